@@ -1,0 +1,119 @@
+"""Rules for piecewise linear layers: ReLU, leaky ReLU and maximum pooling."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from prood.bounds.box import Box
+from prood.bounds.registry import Monotone, Plane, Pullback, Slopes, UnsupportedLayer, register
+
+
+@register(nn.ReLU, nn.LeakyReLU)
+class ReLURule(Monotone[nn.Module]):
+    """y = max(x, a·x) with 0 ≤ a ≤ 1; the ReLU is a = 0.
+
+    On [l, u] with l < 0 < u it lies below the chord through its end points and above every line α·x, a ≤ α ≤ 1.
+    The default α is the slope at the middle of the interval, which loses the smaller area (CROWN's choice).
+    """
+
+    def leak(self, layer: nn.Module) -> float:
+        leak = float(getattr(layer, "negative_slope", 0.0))
+        if not 0 <= leak <= 1:
+            raise UnsupportedLayer(f"LeakyReLU has a bound only for slopes between 0 and 1, not {leak}")
+        return leak
+
+    def interval(self, layer: nn.Module, box: Box) -> Box:
+        leak = self.leak(layer)
+        # Not the layer itself: an in-place one would overwrite the box that the pullback still needs.
+        return box.monotone((lambda x: F.leaky_relu(x, leak)) if leak else F.relu)
+
+    def pullback(self, layer: nn.Module, box: Box, slopes: Slopes) -> Pullback:
+        leak = self.leak(layer)
+        below, above = box.lower.clamp(max=0), box.upper.clamp(min=0)
+        # An interval on one side of zero has below = 0 or above = 0, and the chord is then the function itself.
+        share = above / (above - below).clamp_min(torch.finfo(above.dtype).tiny)
+        chord = share + leak * (1 - share)
+        alpha = slopes.get(layer, box.middle > 0).to(chord.dtype).clamp(leak, 1)
+        alpha = torch.where(box.lower >= 0, 1.0, torch.where(box.upper <= 0, leak, alpha))
+        gap = (leak - chord) * below  # the chord's height over zero
+
+        def pull(plane: Plane) -> Plane:
+            up, down = plane.slope.clamp(min=0), plane.slope.clamp(max=0)
+            return Plane(up * chord + down * alpha, plane.offset + (up * gap).flatten(1).sum(1))
+
+        return pull
+
+
+@register(nn.MaxPool2d)
+class MaxPoolRule(Monotone[nn.MaxPool2d]):
+    """Below, the maximum is bounded by the entry with the largest lower bound; above, by the largest upper bound.
+
+    Where that entry beats all others for certain, it *is* the maximum, and no slack arises.
+    """
+
+    def interval(self, layer: nn.MaxPool2d, box: Box) -> Box:
+        if layer.return_indices:
+            raise UnsupportedLayer("MaxPool2d with return_indices=True has no bound: switch it off")
+        return box.monotone(layer)
+
+    def pullback(self, layer: nn.MaxPool2d, box: Box, slopes: Slopes) -> Pullback:
+        lower, upper = box.lower, box.upper
+        best, index = _max_pool(layer, lower)
+        ceiling, _ = _max_pool(layer, upper)
+        certain = best >= self._runner_up(layer, upper, index)
+        shape = lower.shape
+
+        def pull(plane: Plane) -> Plane:
+            up, down = plane.slope.clamp(min=0), plane.slope.clamp(max=0)
+            routed = torch.where(certain, plane.slope, down)
+            slope = torch.zeros(*shape[:2], shape[2] * shape[3], dtype=routed.dtype, device=routed.device)
+            slope = slope.scatter_add(2, index.flatten(2), routed.flatten(2)).reshape(shape)
+            constant = torch.where(certain, torch.zeros_like(up), up * ceiling)
+            return Plane(slope, plane.offset + constant.flatten(1).sum(1))
+
+        return pull
+
+    @staticmethod
+    def _runner_up(layer: nn.MaxPool2d, upper: Tensor, index: Tensor) -> Tensor:
+        """The largest upper bound in each window among the entries other than `index`."""
+        runner_up = torch.full(index.shape, -torch.inf, dtype=upper.dtype, device=upper.device)
+        for values, positions in _window_entries(layer, upper, index.shape):
+            runner_up = torch.where(positions == index, runner_up, torch.maximum(runner_up, values))
+        return runner_up
+
+
+def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _max_pool(layer: nn.MaxPool2d, x: Tensor) -> tuple[Tensor, Tensor]:
+    values, index = F.max_pool2d(
+        x,
+        layer.kernel_size,
+        layer.stride,
+        layer.padding,
+        layer.dilation,
+        ceil_mode=layer.ceil_mode,
+        return_indices=True,
+    )
+    return values, index
+
+
+def _window_entries(layer: nn.MaxPool2d, x: Tensor, shape: torch.Size) -> list[tuple[Tensor, Tensor]]:
+    """For each place in the window: its values at every output position, and their indices in the input plane."""
+    (kh, kw), (sh, sw) = _pair(layer.kernel_size), _pair(layer.stride)
+    (ph, pw), (dh, dw) = _pair(layer.padding), _pair(layer.dilation)
+    height, width = x.shape[2:]
+    rows = torch.arange(shape[2], device=x.device) * sh - ph
+    columns = torch.arange(shape[3], device=x.device) * sw - pw
+    entries = []
+    for i in range(kh):
+        for j in range(kw):
+            row, column = rows + i * dh, columns + j * dw
+            inside = ((row >= 0) & (row < height))[:, None] & ((column >= 0) & (column < width))[None]
+            position = row[:, None] * width + column[None]
+            values = x[:, :, row.clamp(0, height - 1)][:, :, :, column.clamp(0, width - 1)]
+            entries.append((torch.where(inside, values, -torch.inf), position))
+    return entries

@@ -1,0 +1,58 @@
+"""Upper bounds of a scalar network over a ball: by intervals, by CROWN-IBP, or the smaller of the two."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from prood.bounds.box import Box
+from prood.bounds.registry import NoLinearRule, Plane, Pullback, Slopes, interval, relax
+from prood.errors import ProodError
+
+Method = Literal["best", "crown-ibp", "ibp"]
+
+
+def upper_bound(
+    network: nn.Module,
+    images: Tensor,
+    eps: float | Tensor,
+    *,
+    method: Method = "best",
+    clip: tuple[float, float] | None = (0.0, 1.0),
+) -> Tensor:
+    """b with network(u) ≤ b for every u with ‖u − x‖∞ ≤ eps inside `clip`, per image; shape (N,).
+
+    `network` maps a batch to one number per image, shape (N, 1). "ibp" passes a box forwards (Eq. 6);
+    "crown-ibp" takes those boxes as pre-activation bounds and passes one linear relaxation backwards; "best" is
+    the smaller of the two, or the interval bound alone where a layer has no linear rule. The arithmetic is
+    that of the tensors: rounding errors are not accounted for.
+    """
+    if method not in get_args(Method):
+        raise ProodError(f"unknown bound method {method!r}: choose one of {', '.join(get_args(Method))}")
+    if torch.as_tensor(eps).lt(0).any():
+        raise ProodError("eps is a radius: it must not be negative")
+    box = Box.ball(images, eps, clip=clip)
+    if method == "ibp":
+        return interval(network, box).upper.squeeze(1)
+    try:
+        output, pullback = relax(network, box)
+    except NoLinearRule:
+        if method == "crown-ibp":
+            raise
+        return interval(network, box).upper.squeeze(1)
+    linear = concretise(box, pullback, output.radius)
+    return linear if method == "crown-ibp" else torch.minimum(linear, output.upper.squeeze(1))
+
+
+def concretise(box: Box, pullback: Pullback, output: Tensor) -> Tensor:
+    """The largest value over `box` of the plane that the scalar output pulls back to; shape (B,)."""
+    plane = pullback(Plane(torch.ones_like(output), torch.zeros_like(output[:, 0])))
+    return (plane.slope * box.middle + plane.slope.abs() * box.radius).flatten(1).sum(1) + plane.offset
+
+
+def crown_ibp(network: nn.Module, box: Box, slopes: Slopes | None = None) -> Tensor:
+    """The CROWN-IBP upper bound of a scalar network over given boxes, differentiable; shape (B,)."""
+    output, pullback = relax(network, box, slopes)
+    return concretise(box, pullback, output.radius)

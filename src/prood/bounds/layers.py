@@ -1,0 +1,68 @@
+"""Three layers that torch.nn lacks and certified discriminators need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Normalise(nn.Module):
+    """(x − mean) / std per channel: part of the network, so that callers and bounds see images in [0, 1]."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std) or not all(s > 0 for s in std):
+            raise ValueError("Normalise needs one mean and one positive std per channel")
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.std
+
+    def extra_repr(self) -> str:
+        return f"mean={self.mean.flatten().tolist()}, std={self.std.flatten().tolist()}"
+
+
+class NegativeLinear(nn.Module):
+    """A linear layer whose weights are −exp(h), hence strictly negative (below Eq. 5 of the paper).
+
+    On top of a ReLU it never exceeds its bias, and it falls without limit in every direction in which some
+    unit below keeps growing: this is what makes the confidence converge to 1/K far away from all data.
+    """
+
+    def __init__(self, in_features: int, out_features: int = 1, *, bias: float = 3.0) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        limit = 1 / math.sqrt(in_features)  # torch's default for a Linear: the weights start close to −1
+        self.log_weight = nn.Parameter(torch.empty(out_features, in_features).uniform_(-limit, limit))
+        self.bias = nn.Parameter(torch.full((out_features,), bias))
+
+    @property
+    def weight(self) -> Tensor:
+        return -self.log_weight.exp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+class Residual(nn.Module):
+    """The sum of two branches: body(x) + shortcut(x)."""
+
+    def __init__(self, body: nn.Module, shortcut: nn.Module | None = None) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = nn.Identity() if shortcut is None else shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        total: Tensor = self.body(x) + self.shortcut(x)
+        return total

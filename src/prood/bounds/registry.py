@@ -1,0 +1,143 @@
+"""The registry: which rule says how boxes and planes pass through a type of layer.
+
+A rule for a layer of your own takes a few lines; see `Affine` and `Monotone` for the two common kinds:
+
+    @prood.bounds.register(nn.Softplus)
+    class SoftplusRule(prood.bounds.Monotone):
+        pass                                    # intervals; add `pullback` to have linear bounds as well
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor, nn
+
+from prood.bounds.box import Box
+from prood.errors import ProodError
+
+
+class UnsupportedLayer(ProodError):
+    """No rule is registered for a layer, or the layer is in a state that its rule does not cover."""
+
+
+class NoLinearRule(UnsupportedLayer):
+    """The layer has an interval rule but no linear one."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """An affine upper bound of the scalar output, per box: output ≤ Σ slope · value + offset."""
+
+    slope: Tensor  # (B, *shape of the value it applies to)
+    offset: Tensor  # (B,)
+
+
+Pullback = Callable[[Plane], Plane]
+"""Turns a plane over a layer's output into a plane over its input."""
+
+Slopes = Mapping[nn.Module, Tensor]
+"""For a ReLU, the slopes in [0, 1] of its lower relaxation; what is not listed gets the default."""
+
+L = TypeVar("L", bound=nn.Module)
+
+
+class Rule(Generic[L]):
+    """How boxes pass forwards through layers of one type, and planes backwards."""
+
+    def interval(self, layer: L, box: Box) -> Box:
+        """A box that contains the layer's output for every point of `box`."""
+        raise UnsupportedLayer(f"{type(self).__name__} does not define interval()")
+
+    def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
+        """The linear relaxation of the layer on `box`."""
+        raise NoLinearRule(
+            f"no linear bound for {type(layer).__name__}: give its rule a pullback(), or use method='ibp'"
+        )
+
+    def relax(self, layer: L, box: Box, slopes: Slopes) -> tuple[Box, Pullback]:
+        """Both of the above in one pass; a layer made of layers overrides it."""
+        return self.interval(layer, box), self.pullback(layer, box, slopes)
+
+
+class Monotone(Rule[L]):
+    """A layer that does not decrease in any input coordinate."""
+
+    def interval(self, layer: L, box: Box) -> Box:
+        return box.monotone(layer)
+
+
+class Affine(Rule[L]):
+    """A layer x ↦ Wx + b, given by the four products that bounds need."""
+
+    def apply(self, layer: L, x: Tensor) -> Tensor:
+        """Wx + b"""
+        result: Tensor = layer(x)
+        return result
+
+    def apply_absolute(self, layer: L, radius: Tensor) -> Tensor:
+        """|W| r"""
+        raise UnsupportedLayer(f"{type(self).__name__} does not define apply_absolute()")
+
+    def adjoint(self, layer: L, slope: Tensor, like: Tensor) -> Tensor:
+        """Wᵀ s, where `like` has the shape of the layer's input."""
+        raise UnsupportedLayer(f"{type(self).__name__} does not define adjoint()")
+
+    def constant(self, layer: L, slope: Tensor) -> Tensor | float:
+        """⟨s, b⟩ per row"""
+        return 0.0
+
+    def interval(self, layer: L, box: Box) -> Box:
+        return Box(self.apply(layer, box.centre), self.apply_absolute(layer, box.radius))
+
+    def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
+        like = box.radius
+
+        def pull(plane: Plane) -> Plane:
+            return Plane(self.adjoint(layer, plane.slope, like), plane.offset + self.constant(layer, plane.slope))
+
+        return pull
+
+
+_RULES: dict[type[nn.Module], Rule[Any]] = {}
+R = TypeVar("R", bound=type[Rule[Any]])
+
+
+def register(*layer_types: type[nn.Module]) -> Callable[[R], R]:
+    """Class decorator: use this rule for these layer types. The last registration of a type wins."""
+
+    def decorate(rule: R) -> R:
+        for layer_type in layer_types:
+            _RULES[layer_type] = rule()
+        return rule
+
+    return decorate
+
+
+def rule_for(layer: nn.Module) -> Rule[Any]:
+    """The rule for this layer; an error that names the layer where there is none.
+
+    A rule is inherited by a subclass only while the subclass leaves `forward` alone: a bound of the parent's
+    forward pass says nothing about another one. For the same reason layers with hooks are refused.
+    """
+    if layer._forward_hooks or layer._forward_pre_hooks:
+        raise UnsupportedLayer(f"{type(layer).__name__} has forward hooks, which bounds cannot see: remove them")
+    for cls in type(layer).__mro__:
+        if cls in _RULES and cls.forward is type(layer).forward:
+            return _RULES[cls]
+    raise UnsupportedLayer(
+        f"no bound rule for layer {type(layer).__module__}.{type(layer).__qualname__}: "
+        "write one and decorate it with @prood.bounds.register(...), see CONTRIBUTING.md"
+    )
+
+
+def interval(layer: nn.Module, box: Box) -> Box:
+    """Pass a box through a layer or a network: interval bound propagation (Eq. 6), in centre/radius form."""
+    return rule_for(layer).interval(layer, box)
+
+
+def relax(layer: nn.Module, box: Box, slopes: Slopes | None = None) -> tuple[Box, Pullback]:
+    """Pass a box through and return, beside the output box, the pullback of planes to the input."""
+    return rule_for(layer).relax(layer, box, slopes or {})

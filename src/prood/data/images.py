@@ -1,0 +1,114 @@
+"""A set of images as it lies in memory: bytes, and perhaps labels."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from prood.data.order import generator
+from prood.errors import ProodError
+
+_SUBSET = int.from_bytes(b"subset")
+
+Rows = Tensor | Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images of one size: uint8 NCHW, labels int64 (N,) or None, and the names of the classes where they have any.
+
+    Bytes and not floats: a quarter of the memory, and exactly what the file held. `floats` gives what a network
+    takes. Sets from `load` are shared, so nobody writes into them.
+    """
+
+    name: str
+    images: Tensor
+    labels: Tensor | None = None
+    classes: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        images, labels, classes = self.images, self.labels, self.classes
+        if not isinstance(images, Tensor) or images.dtype != torch.uint8:
+            kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+            raise self._wrong(f"has images of type {kind}: give a torch.uint8 tensor with values 0 to 255")
+        if images.ndim != 4 or images.numel() == 0:
+            raise self._wrong(f"has images of shape {_text(images)}: give a non-empty (N, C, H, W)")
+        if labels is not None:
+            if not isinstance(labels, Tensor) or labels.dtype != torch.int64:
+                kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+                raise self._wrong(f"has labels of type {kind}: give a torch.int64 tensor or None")
+            if labels.shape != images.shape[:1]:
+                raise self._wrong(
+                    f"has {len(images)} images and labels of shape {_text(labels)}: give one label an image"
+                )
+            low, high = int(labels.min()), int(labels.max())
+            if low < 0:
+                raise self._wrong(f"has the label {low}: labels count from 0")
+            if classes is not None and high >= len(classes):
+                raise self._wrong(f"has the label {high} but names {len(classes)} classes: name them all")
+
+    def _wrong(self, what: str) -> ProodError:
+        return ProodError(f"the image set '{self.name}' {what}")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    def select(self, rows: Rows) -> "ImageSet":
+        """The set of these rows, in this order; a row may come twice."""
+        index = self._index(rows)
+        labels = None if self.labels is None else self.labels[index]
+        return replace(self, images=self.images[index], labels=labels)
+
+    def subset(self, count: int, seed: int) -> "ImageSet":
+        """A seeded choice of `count` images without replacement, or the whole set in order if it has no more.
+
+        A smaller choice with the same seed is the beginning of a bigger one.
+        """
+        if count < 1:
+            raise self._wrong(f"cannot give a subset of {count} images: ask for at least 1")
+        if count >= len(self):
+            return self
+        return self.select(torch.randperm(len(self), generator=generator(seed, _SUBSET))[:count])
+
+    def floats(self, rows: Rows | None = None) -> Tensor:
+        """The images, or these rows of them, as float32 in [0, 1]."""
+        images = self.images if rows is None else self.images[self._index(rows)]
+        return images.to(torch.float32) / 255
+
+    def fingerprint(self) -> str:
+        """16 hex digits of sha256 over the images and labels; a run records it to say which data it used.
+
+        The name does not count: the same images under another name are the same data.
+        """
+        digest = hashlib.sha256()
+        for tensor in (self.images, self.labels):
+            if tensor is not None:
+                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                digest.update(tensor.detach().cpu().contiguous().numpy().data)
+        return digest.hexdigest()[:16]
+
+    def _index(self, rows: Rows) -> Tensor:
+        index = torch.as_tensor(rows, device=self.images.device)
+        # An empty list has no type of its own; the ImageSet it leads to is refused anyway.
+        if index.numel() == 0:
+            return index.to(torch.int64).reshape(-1)
+        # A mask would pass for rows 0 and 1, and a negative row would quietly count from the end.
+        if index.dtype == torch.bool or index.is_floating_point() or index.ndim != 1:
+            raise self._wrong(f"takes rows as a list of integers, not {index.dtype} of shape {_text(index)}")
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= len(self):
+            bad = low if low < 0 else high
+            raise self._wrong(f"has no row {bad}: its rows are 0 to {len(self) - 1}")
+        return index.to(torch.int64)
+
+
+def _text(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))

@@ -1,0 +1,65 @@
+"""`npz:PATH`: images of the user's own in a NumPy archive."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from prood.data.images import ImageSet
+from prood.data.sources import file_source
+from prood.errors import ProodError
+
+_CHANNELS = (1, 3)
+
+
+@file_source("npz", description="your own: a NumPy archive with `images` (uint8) and perhaps `labels`")
+def read_npz(path: Path) -> ImageSet:
+    """An archive with `images`, uint8 as NHW, NHWC or NCHW, and optionally `labels`, integers (N,) or (N, 1)."""
+    try:
+        # Opened here, because NumPy leaves a file open that turns out to be no archive.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            images = archive["images"]
+            labels = archive.get("labels")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise ProodError(f"there is no file {path}: give the path of an .npz archive") from error
+    # A foreign or truncated file can fail anywhere inside zip, zlib or NumPy's header parser, in a dozen ways.
+    except Exception as error:
+        raise ProodError(
+            f"cannot read images from {path}: write it with numpy.savez(path, images=..., labels=...) "
+            f"({type(error).__name__})"
+        ) from error
+    name = f"npz:{path}"
+    tensor = torch.from_numpy(_to_nchw(images, path))
+    return ImageSet(name, tensor, None if labels is None else torch.from_numpy(_to_labels(labels, path)))
+
+
+def _to_nchw(images: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise ProodError(
+            f"{path} holds images of type {images.dtype} and shape {images.shape}: "
+            "store uint8 as (N, H, W), (N, H, W, C) or (N, C, H, W)"
+        )
+    if images.ndim == 3:
+        images = images[:, None]
+    else:
+        first, last = images.shape[1] in _CHANNELS, images.shape[3] in _CHANNELS
+        # Guessing wrong would turn images into stripes without a word.
+        if first == last:
+            fault = "either first or last" if first else "neither first nor last"
+            raise ProodError(
+                f"{path} holds images of shape {images.shape}, where 1 or 3 channels could stand {fault}: "
+                "store grey images as (N, H, W), others as (N, H, W, 3)"
+            )
+        if last:
+            images = images.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(images, dtype=np.uint8)
+
+
+def _to_labels(labels: NDArray[np.generic], path: Path) -> NDArray[np.int64]:
+    if labels.dtype.kind not in "iu":
+        raise ProodError(f"{path} holds labels of type {labels.dtype}: store integers that count from 0")
+    # A column of labels is what some public archives hold; any other shape is refused by ImageSet.
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    return np.ascontiguousarray(labels, dtype=np.int64)

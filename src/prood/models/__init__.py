@@ -1,0 +1,34 @@
+"""Discriminators, classifiers, the joint model, their scores, and files on disk."""
+
+from prood.models.architectures import architecture, build, spec_of
+from prood.models.classifiers import resnet18, resnet50, small
+from prood.models.discriminator import SIZES, Discriminator, discriminator
+from prood.models.files import MODEL_FILE, Metadata, load, model_path, read_metadata, save
+from prood.models.joint import ProoD, confidence_logit, fuse
+from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of
+
+__all__ = [
+    "MODEL_FILE",
+    "SIZES",
+    "Confidence",
+    "Discriminator",
+    "InLogit",
+    "JointConfidence",
+    "Metadata",
+    "ProoD",
+    "Score",
+    "architecture",
+    "build",
+    "confidence_logit",
+    "discriminator",
+    "fuse",
+    "load",
+    "model_path",
+    "read_metadata",
+    "resnet18",
+    "resnet50",
+    "save",
+    "score_of",
+    "small",
+    "spec_of",
+]

@@ -1,0 +1,84 @@
+"""Classifier networks: ResNet18 for 32×32, ResNet50 for 224×224 and a small one for 28×28 images.
+
+All are Sequentials of stock layers and `Residual` sums, take images in [0, 1] and return logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from prood.bounds import Normalise, Residual
+
+
+def _convolution(channels: int, width: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    """A convolution without bias and its batch norm."""
+    return [
+        nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(width),
+    ]
+
+
+def _block(channels: int, width: int, stride: int, *, bottleneck: bool) -> nn.Sequential:
+    """One residual block of He et al. (2016), basic or bottleneck."""
+    out = 4 * width if bottleneck else width
+    if bottleneck:
+        body = [*_convolution(channels, width, 1), nn.ReLU(), *_convolution(width, width, 3, stride), nn.ReLU()]
+        body += _convolution(width, out, 1)
+    else:
+        body = [*_convolution(channels, width, 3, stride), nn.ReLU(), *_convolution(width, width, 3)]
+    same = stride == 1 and channels == out
+    shortcut = None if same else nn.Sequential(*_convolution(channels, out, 1, stride))
+    return nn.Sequential(Residual(nn.Sequential(*body), shortcut), nn.ReLU())
+
+
+def _resnet(
+    stem: list[nn.Module], blocks: Sequence[int], classes: int, *, width: int = 64, bottleneck: bool
+) -> nn.Sequential:
+    layers, channels = list(stem), width
+    for stage, count in enumerate(blocks):
+        for index in range(count):
+            stride = 2 if stage > 0 and index == 0 else 1
+            layers.append(_block(channels, width << stage, stride, bottleneck=bottleneck))
+            channels = (width << stage) * (4 if bottleneck else 1)
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)]
+    network = nn.Sequential(*layers)
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return network
+
+
+def resnet18(
+    classes: int = 10,
+    *,
+    mean: Sequence[float] = (0.4914, 0.4822, 0.4465),
+    std: Sequence[float] = (0.2470, 0.2435, 0.2616),
+) -> nn.Sequential:
+    """The CIFAR ResNet18: 3×3 stem without pooling, 11,173,962 parameters for 10 classes."""
+    stem = [Normalise(mean, std), *_convolution(len(mean), 64, 3), nn.ReLU()]
+    return _resnet(stem, (2, 2, 2, 2), classes, bottleneck=False)
+
+
+def resnet50(
+    classes: int = 1000,
+    *,
+    mean: Sequence[float] = (0.485, 0.456, 0.406),
+    std: Sequence[float] = (0.229, 0.224, 0.225),
+) -> nn.Sequential:
+    """The standard ImageNet ResNet50: 25,557,032 parameters for 1,000 classes."""
+    stem = [Normalise(mean, std), *_convolution(len(mean), 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return _resnet(stem, (3, 4, 6, 3), classes, bottleneck=True)
+
+
+def small(
+    classes: int = 10, *, width: int = 24, mean: Sequence[float] = (0.5,), std: Sequence[float] = (0.25,)
+) -> nn.Sequential:
+    """A classifier for 28×28 digits that trains in seconds on a CPU."""
+    layers: list[nn.Module] = [Normalise(mean, std)]
+    channels = len(mean)
+    for factor in (1, 2, 4):
+        layers += [*_convolution(channels, factor * width, 3), nn.ReLU(), nn.MaxPool2d(2)]
+        channels = factor * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))

@@ -1,0 +1,115 @@
+"""The certified discriminator g: a small convolutional network that tells in- from out-distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from prood import bounds
+from prood.bounds import NegativeLinear, Normalise
+from prood.errors import ProodError
+
+SIZES = {
+    # The paper's two (its architecture table): S for 32×32, SR for 224×224.
+    "S": "128 256s2 256 p2 fc128",
+    "SR": "128 p2 256s2 p2 256 p2 fc128",
+    # The others of its size ablation; XL_b and C1 are the same network.
+    "XS": "64 128s2 128 p2 fc128",
+    "SR2": "128 256s2 p2 256 p2 fc128",
+    "XL_b": "128 128 256s2 256 256 fc512",
+    "C1": "128 128 256s2 256 256 fc512",
+    "C2": "256 256 512s2 512 512 fc1024",
+    "C3": "256 512s2 512 fc512",
+    "C3s": "256 512s2 512 p2 fc128",
+    "C4": "512 1024s2 512 fc128",
+    # For 28×28 digits.
+    "digits": "16 32s2 32 p2 fc64",
+}
+"""`128` is a 3×3 convolution with 128 channels and a ReLU, `s2` its stride, `p2` AvgPool2d(2), `fc128` a linear layer
+with a ReLU. All of them end in a `NegativeLinear`."""
+
+
+class Discriminator(nn.Module):
+    """g = −exp(h)·relu(body(x)) + b, the logit of p(in-distribution | x); one number per image.
+
+    `network` is a Sequential of layers with bound rules that ends in a ReLU and a `NegativeLinear`. Because the last
+    weights are negative and the values they multiply are not, g ≤ b everywhere, and g → −∞ far away from all data
+    (Theorem 1 of the paper). Any other last activation would void that, and is refused.
+    """
+
+    def __init__(self, network: nn.Sequential) -> None:
+        super().__init__()
+        if len(network) < 3 or type(network[-1]) is not NegativeLinear or network[-1].out_features != 1:
+            raise ProodError("a discriminator must end in NegativeLinear(n, 1): the asymptotic guarantee needs it")
+        if type(network[-2]) is not nn.ReLU:
+            raise ProodError(
+                f"the last activation of a discriminator must be a plain nn.ReLU, not {type(network[-2]).__name__}: "
+                "values below zero under negative weights would void the asymptotic guarantee"
+            )
+        layers = list(network)
+        self.body = nn.Sequential(*layers[:-2])
+        self.tail = nn.Sequential(*layers[-2:])
+
+    @property
+    def last(self) -> NegativeLinear:
+        layer = self.tail[1]
+        assert isinstance(layer, NegativeLinear)
+        return layer
+
+    @property
+    def network(self) -> nn.Sequential:
+        return nn.Sequential(*self.body, *self.tail)
+
+    @property
+    def ceiling(self) -> float:
+        """The last bias: g(x) ≤ ceiling for every x whatsoever."""
+        return self.last.bias.item()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logit: Tensor = self.tail(self.body(images)).squeeze(1)
+        return logit
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+        """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖∞ ≤ eps."""
+        return bounds.upper_bound(self.network, images, eps, method=method)
+
+
+def discriminator(
+    size: str = "S",
+    *,
+    image: Sequence[int] = (3, 32, 32),
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Discriminator:
+    """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
+    if size not in SIZES:
+        raise ProodError(f"unknown discriminator size {size!r}: choose one of {', '.join(SIZES)}")
+    channels = image[0]
+    layers: list[nn.Module] = [Normalise(mean or [0.5] * channels, std or [0.25] * channels)]
+    flat = False
+    shape = torch.Size(image)
+    for word in SIZES[size].split():
+        if word == "p2":
+            layers.append(nn.AvgPool2d(2))
+        elif word.startswith("fc"):
+            layers += [] if flat else [nn.Flatten()]
+            flat = True
+            layers += [nn.Linear(shape.numel(), int(word[2:])), nn.ReLU()]
+        else:
+            width, _, stride = word.partition("s")
+            layers += [nn.Conv2d(shape[0], int(width), 3, stride=int(stride or 1), padding=1), nn.ReLU()]
+        shape = _output_shape(layers[-2:], shape)
+    return Discriminator(nn.Sequential(*layers, NegativeLinear(shape.numel())))
+
+
+def _output_shape(layers: list[nn.Module], shape: torch.Size) -> torch.Size:
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d):
+            shape = torch.Size([layer.out_channels, *[-(-side // layer.stride[0]) for side in shape[1:]]])
+        elif isinstance(layer, nn.AvgPool2d):
+            shape = torch.Size([shape[0], shape[1] // 2, shape[2] // 2])
+        elif isinstance(layer, nn.Linear):
+            shape = torch.Size([layer.out_features])
+    return shape

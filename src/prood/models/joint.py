@@ -1,0 +1,119 @@
+"""The joint model of classifier and discriminator (Eq. 3), everything in the log domain."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from prood import bounds
+from prood.errors import ProodError
+from prood.models.discriminator import Discriminator
+
+
+def fuse(logits: Tensor, g: Tensor) -> Tensor:
+    """log(K·p(y|x)) for p(y|x) = p_f(y|x)·σ(g) + (1 − σ(g))/K, from the classifier's logits and g (Eq. 3).
+
+    Relative to the uniform 1/K, because that is where the joint model goes far away from all data: there these values
+    are tiny but keep their order, where log p would round to −log K for every class.
+    """
+    log_k = math.log(logits.shape[1])
+    inside = F.log_softmax(logits, 1) + log_k + F.logsigmoid(g)[:, None]
+    return torch.logaddexp(inside, F.logsigmoid(-g)[:, None])
+
+
+def confidence_logit(logits: Tensor, g: Tensor | None = None) -> Tensor:
+    """log((c − 1/K) / (1 − c)) for the confidence c of the joint model, or of the bare classifier without g.
+
+    It grows with c but, unlike c, keeps its digits at both ends: near 1/K (far from the data) and near 1. With
+    p = max p_f, c − 1/K = σ(g)(p − 1/K) and 1 − c = σ(g)(1 − p) + σ(−g)(1 − 1/K). For p = 1, the worst case of
+    Eq. 4, it equals g: on this scale the certificate of the confidence is ḡ itself.
+    """
+    logits = logits.double()
+    classes = logits.shape[1]
+    top = logits.max(1, keepdim=True)
+    rest = logits.scatter(1, top.indices, -torch.inf)
+    normaliser = logits.logsumexp(1)
+    log_p = top.values[:, 0] - normaliser
+    log_missing = rest.logsumexp(1) - normaliser  # log(1 − p)
+    # p − 1/K = p/K · Σ_k (1 − p_k/p): no cancellation when all logits are close.
+    log_excess = log_p + (-torch.expm1(logits - top.values)).sum(1).log() - math.log(classes)
+    if g is None:
+        return log_excess - log_missing
+    g = g.double()
+    inside, outside = F.logsigmoid(g), F.logsigmoid(-g)
+    logit = inside + log_excess - torch.logaddexp(inside + log_missing, outside + math.log1p(-1 / classes))
+    return torch.minimum(logit, g)  # true of the exact value, and rounding must not undo it
+
+
+class ProoD(nn.Module):
+    """p(y|x) = p_f(y|x)·σ(g(x) + Δ) + (1 − σ(g(x) + Δ))/K for any classifier f that returns logits.
+
+    Calling it returns logits again (log(K·p), so that softmax gives p): a drop-in for the classifier. `shift` is the
+    Δ of Eq. 9. The order of the classes is the classifier's; `predict` takes it from there.
+    """
+
+    shift: Tensor
+
+    def __init__(self, classifier: nn.Module, discriminator: Discriminator, shift: float = 0.0) -> None:
+        super().__init__()
+        if not isinstance(discriminator, Discriminator):
+            raise ProodError(f"ProoD needs a prood.Discriminator as its second part, not {type(discriminator)}")
+        if not math.isfinite(shift):
+            raise ProodError(f"the shift must be a finite number, not {shift}")
+        self.classifier = classifier
+        self.discriminator = discriminator
+        self.register_buffer("shift", torch.tensor(float(shift), dtype=torch.float32))
+
+    def logits(self, images: Tensor) -> Tensor:
+        """The classifier's own logits."""
+        logits = self.classifier(images)
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+            raise ProodError("the classifier must return logits of shape (images, classes) with two classes or more")
+        return logits
+
+    def in_logit(self, images: Tensor) -> Tensor:
+        """g(x) + Δ, the logit of p(in-distribution | x)."""
+        shifted: Tensor = self.discriminator(images) + self.shift
+        return shifted
+
+    def forward(self, images: Tensor) -> Tensor:
+        return fuse(self.logits(images), self.in_logit(images))
+
+    def log_probabilities(self, images: Tensor) -> Tensor:
+        """log p(y|x), shape (N, K)."""
+        relative: Tensor = self(images)
+        return relative - math.log(relative.shape[1])
+
+    def confidence(self, images: Tensor) -> Tensor:
+        """max_y p(y|x) in float64."""
+        relative = fuse(self.logits(images).double(), self.in_logit(images).double())
+        return relative.amax(1).exp() / relative.shape[1]
+
+    def predict(self, images: Tensor) -> Tensor:
+        """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
+        return self.logits(images).argmax(1)
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+        """A bound of the confidence over the ℓ∞ ball of radius eps inside [0, 1]^d (Eq. 4), in float64."""
+        g = self.in_logit_bound(images, eps, method=method)
+        return self._cap(g, self._classes(images))
+
+    def in_logit_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+        """ḡ(x) + Δ"""
+        bound: Tensor = self.discriminator.upper_bound(images, eps, method=method) + self.shift
+        return bound
+
+    def ceiling(self, classes: int) -> float:
+        """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""
+        return self._cap(self.discriminator.last.bias.detach() + self.shift, classes).item()
+
+    @staticmethod
+    def _cap(g: Tensor, classes: int) -> Tensor:
+        return (classes - 1) / classes * torch.sigmoid(g.double()) + 1 / classes
+
+    def _classes(self, images: Tensor) -> int:
+        with torch.no_grad():
+            return self.logits(images[:1]).shape[1]

@@ -1,0 +1,71 @@
+"""A score maps images to one number, higher for in-distribution, with an upper bound over a ball where one exists.
+
+Every method is a score, so that one evaluator and one set of attacks serve them all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from prood import bounds
+from prood.models.discriminator import Discriminator
+from prood.models.joint import ProoD, confidence_logit
+
+
+class Score(ABC):
+    """A score without a certificate: its upper bound is +∞, and its guaranteed AUC is therefore 0."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    @abstractmethod
+    def __call__(self, images: Tensor) -> Tensor:
+        """One float64 number per image."""
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+        """At least the score of every image in the ℓ∞ ball of radius eps inside [0, 1]^d."""
+        return torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
+
+
+class Confidence(Score):
+    """The confidence of a classifier, as log((c − 1/K)/(1 − c)): the same order as c, and no ties near 1."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return confidence_logit(self.model(images))
+
+
+class JointConfidence(Score):
+    """The confidence of the joint model on the same scale, where its certificate is ḡ(x) + Δ (Eq. 4)."""
+
+    model: ProoD
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return confidence_logit(self.model.logits(images), self.model.in_logit(images))
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+        return self.model.in_logit_bound(images, eps, method=method).double()
+
+
+class InLogit(Score):
+    """The bare discriminator's g(x)."""
+
+    model: Discriminator
+
+    def __call__(self, images: Tensor) -> Tensor:
+        g: Tensor = self.model(images)
+        return g.double()
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+        return self.model.upper_bound(images, eps, method=method).double()
+
+
+def score_of(model: nn.Module) -> Score:
+    """The score by which a model detects: its own confidence, or g for a bare discriminator."""
+    if isinstance(model, ProoD):
+        return JointConfidence(model)
+    if isinstance(model, Discriminator):
+        return InLogit(model)
+    return Confidence(model)

@@ -1,0 +1,20 @@
+"""Training: one loop, one file per objective, recipes, runs."""
+
+from prood.training.loop import fit
+from prood.training.methods import combine, default_device, train
+from prood.training.options import TrainOptions
+from prood.training.recipe import METHODS, Recipe, load_recipe, recipe_names
+from prood.training.run import Run
+
+__all__ = [
+    "METHODS",
+    "Recipe",
+    "Run",
+    "TrainOptions",
+    "combine",
+    "default_device",
+    "fit",
+    "load_recipe",
+    "recipe_names",
+    "train",
+]

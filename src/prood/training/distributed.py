@@ -1,0 +1,94 @@
+"""Several processes as one: started by `torchrun`, each takes its rows of the global batch.
+
+The result is that of one process with the same global batch, up to the order of summation: every random number is drawn
+for the global batch, gradients are averaged, and batch norm uses the statistics of all processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+
+def start(device: torch.device) -> None:
+    """Join the process group that torchrun announces in the environment; do nothing in a single process."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+
+def stop() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world_size() -> int:
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_main() -> bool:
+    return rank() == 0
+
+
+def barrier() -> None:
+    if dist.is_initialized():
+        dist.barrier()
+
+
+def own_rows(rows: Tensor) -> Tensor:
+    """This process's part of something that belongs to the global batch."""
+    return rows[rank() :: world_size()]
+
+
+def average(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by its mean over all processes, in one message."""
+    tensors = list(tensors)
+    if world_size() == 1 or not tensors:
+        return
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    dist.all_reduce(flat)
+    flat /= world_size()
+    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(part.view_as(tensor))
+
+
+class GlobalBatchNorm2d(nn.BatchNorm2d):
+    """Batch norm over all processes. torch's SyncBatchNorm computes the same, but only on GPUs."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        assert self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None
+        moments = torch.stack([input.mean((0, 2, 3)), input.square().mean((0, 2, 3))])
+        mean, square = all_reduce(moments) / world_size()
+        variance = (square - mean.square()).clamp_min(0)
+        count = input.numel() // input.shape[1] * world_size()
+        with torch.no_grad():
+            momentum = self.momentum or 0.0
+            self.num_batches_tracked += 1
+            self.running_mean.lerp_(mean, momentum)
+            self.running_var.lerp_(variance * count / (count - 1), momentum)
+        scale = (variance + self.eps).rsqrt() * self.weight
+        return input * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
+
+
+def share_batch_norm(model: nn.Module) -> None:
+    """Let every BatchNorm2d of the model use the statistics of all processes; parameters and names stay the same."""
+    if world_size() > 1:
+        for layer in model.modules():
+            if type(layer) is nn.BatchNorm2d:
+                layer.__class__ = GlobalBatchNorm2d
+
+
+def unshare_batch_norm(model: nn.Module) -> None:
+    for layer in model.modules():
+        if type(layer) is GlobalBatchNorm2d:
+            layer.__class__ = nn.BatchNorm2d

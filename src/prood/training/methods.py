@@ -1,0 +1,129 @@
+"""Train a method by its recipe, or combine two trained parts; the result is a run's folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from prood import data
+from prood.data import ImageSet
+from prood.errors import ProodError
+from prood.models import Discriminator, ProoD, build, load, save
+from prood.training import distributed
+from prood.training.batches import Batches
+from prood.training.loop import fit
+from prood.training.recipe import Recipe
+from prood.training.run import Run
+
+
+def train(
+    method: str,
+    recipe: Recipe,
+    run: Path | str,
+    *,
+    discriminator: Path | str | None = None,
+    shift: float = 0.0,
+    resume: bool = False,
+    device: str = "cpu",
+    console: Console | None = None,
+) -> nn.Module:
+    """Train by `recipe` into the folder `run` and return the model, in eval mode.
+
+    `discriminator` and `shift` are for method "prood": the folder of the trained discriminator, and Δ.
+    """
+    target = torch.device(device)
+    options, objective = recipe.options(method), recipe.objective(method)
+    resolved = recipe.resolved(method)
+    frozen = _frozen_discriminator(method, discriminator, target)
+    if frozen is not None:
+        resolved |= {"discriminator_run": str(discriminator), "shift": shift}
+    folder = Run(run)
+    distributed.start(target)
+    if distributed.is_main():
+        folder.open(resolved, resume=resume)
+    distributed.barrier()
+    if folder.finished:
+        return load(folder.folder, device=target)[0]
+
+    inside = data.load(recipe.inside)
+    outside = data.load(recipe.outside, like=inside) if objective.needs_outside else None
+    model = _network(recipe, method, inside, options.seed, frozen, shift).to(target)
+    batches = Batches(
+        inside,
+        outside,
+        batch=options.batch,
+        seed=options.seed,
+        augment=recipe.augment,
+        noise=objective.needs_noise,
+        device=target,
+    )
+    complaint = fit(model, objective, batches, options, folder, console=console or Console(), title=method)
+    if distributed.is_main():
+        used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
+        eps = getattr(objective, "eps", None)
+        classes = None if method == "discriminator" else list(inside.classes or [])
+        save(model, folder.model, classes=classes, eps=eps, recipe=resolved, seed=options.seed, data=used)
+        folder.checkpoint.unlink(missing_ok=True)
+    distributed.barrier()
+    if complaint:
+        raise ProodError(f"{folder.folder} was trained to the end, but {complaint}")
+    return model
+
+
+def combine(classifier: Path | str, discriminator: Path | str, run: Path | str, *, shift: float) -> ProoD:
+    """ProoD-S (Algorithm 2): a classifier and a discriminator that were trained apart, as one joint model."""
+    f, about_f = load(classifier)
+    g, about_g = load(discriminator)
+    if isinstance(f, Discriminator | ProoD):
+        raise ProodError(f"{classifier} holds a {type(f).__name__}: give a plain classifier to combine")
+    if not isinstance(g, Discriminator):
+        raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+    model = ProoD(f, g, shift).eval()
+    resolved: dict[str, Any] = {
+        "method": "combine",
+        "classifier_run": str(classifier),
+        "discriminator_run": str(discriminator),
+        "shift": shift,
+    }
+    folder = Run(run)
+    folder.open(resolved, resume=False)
+    save(
+        model, folder.model, classes=about_f.classes, eps=about_g.eps, recipe=resolved, data=about_f.data | about_g.data
+    )
+    return model
+
+
+def default_device() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+
+
+def _frozen_discriminator(method: str, path: Path | str | None, device: torch.device) -> Discriminator | None:
+    if method != "prood":
+        return None
+    if path is None:
+        raise ProodError("semi-joint training needs a trained discriminator: give one with --discriminator RUN")
+    model, _ = load(path, device=device)
+    if not isinstance(model, Discriminator):
+        raise ProodError(f"{path} holds no discriminator: train one with 'prood train discriminator'")
+    return model.requires_grad_(False)
+
+
+def _network(
+    recipe: Recipe, method: str, inside: ImageSet, seed: int, frozen: Discriminator | None, shift: float
+) -> nn.Module:
+    """The network to train, its weights drawn from the recipe's seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if method == "discriminator":
+            return build({"name": "discriminator", "image": list(inside.shape), **recipe.discriminator})
+        if inside.labels is None or not inside.classes:
+            raise ProodError(f"{inside.name} has no labels: a classifier cannot be trained on it")
+        classifier = build({"classes": len(inside.classes), **recipe.classifier})
+    return classifier if frozen is None else ProoD(classifier, frozen, shift)

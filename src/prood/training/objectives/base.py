@@ -1,0 +1,68 @@
+"""What every objective is: a function (model, batch_in, batch_out, step) → loss, logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images in [0, 1] with, where the objective needs them, labels or numbers drawn uniformly from [−1, 1]."""
+
+    images: Tensor
+    labels: Tensor | None = None
+    noise: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training stands, in epochs, as a tensor: a compiled objective need not be compiled again for each value."""
+
+    epoch: Tensor
+
+
+Logs = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Base of the objectives: frozen options and a call. The loop around it is written once."""
+
+    needs_outside: ClassVar[bool] = True
+    needs_noise: ClassVar[bool] = False
+
+    def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        raise TypeError(f"{type(self).__name__} does not define the loss")
+
+    def diagnose(self, logs: dict[str, float]) -> str | None:
+        """A complaint about a run that has gone wrong, with what to change; None while all is well."""
+        return None
+
+
+def train_mode(model: nn.Module) -> None:
+    """Train mode for what is trained; a frozen part stays in eval mode, its batch statistics untouched."""
+    model.train()
+    for part in model.children():
+        if not any(parameter.requires_grad for parameter in part.parameters()):
+            part.eval()
+
+
+def ramp(step: Step, epochs: float) -> Tensor:
+    """Grows linearly from 0 to 1 over the first `epochs`."""
+    if epochs <= 0:
+        return torch.ones_like(step.epoch)
+    return (step.epoch / epochs).clamp(max=1.0)
+
+
+def interlace(inside: Tensor, outside: Tensor) -> Tensor:
+    """x₀, z₀, x₁, z₁, …: however a batch is cut for several devices, each batch norm sees both kinds (App. D)."""
+    return torch.stack([inside, outside], 1).flatten(0, 1)
+
+
+def separate(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Undo `interlace`."""
+    return values[0::2], values[1::2]

@@ -1,0 +1,28 @@
+"""Plain: the classifier's cross-entropy on the in-distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from prood.training.objectives.base import Batch, Logs, Objective, Step
+
+
+@dataclass(frozen=True)
+class Plain(Objective):
+    """−log p_f(y|x), averaged over the batch."""
+
+    needs_outside: ClassVar[bool] = False
+
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        logits = model(batch_in.images)
+        loss = F.cross_entropy(logits, batch_in.labels)
+        return loss, {"accuracy": accuracy(logits, batch_in)}
+
+
+def accuracy(logits: Tensor, batch: Batch) -> Tensor:
+    assert batch.labels is not None
+    return (logits.detach().argmax(1) == batch.labels).float().mean()

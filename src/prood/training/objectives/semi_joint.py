@@ -1,0 +1,38 @@
+"""Semi-joint training of the classifier inside the joint model, with the discriminator held fixed (Eq. 8)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from prood.models import ProoD, fuse
+from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.training.objectives.plain import accuracy
+
+
+@dataclass(frozen=True)
+class SemiJoint(Objective):
+    """−log p(y|x) − weight · 1/K Σ_l log p(l|z) for the joint p of Eq. 3.
+
+    Only f learns: training g or Δ along with it would trade the guarantee away. So g is computed without a graph,
+    which also saves its backward pass.
+    """
+
+    weight: float = 1.0
+
+    def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        assert batch_out is not None
+        images = interlace(batch_in.images, batch_out.images)
+        with torch.no_grad():
+            g = model.in_logit(images)
+        inside, outside = separate(fuse(model.logits(images).float(), g.float()))
+        # fuse() gives log(K·p): take log K off again, so that the losses are those of Eq. 8.
+        log_k = math.log(inside.shape[1])
+        loss_in = F.nll_loss(inside - log_k, batch_in.labels)
+        loss_out = (log_k - outside).mean(1).mean()
+        logs = {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}
+        return loss_in + self.weight * loss_out, logs

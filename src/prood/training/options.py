@@ -1,0 +1,62 @@
+"""How a network is trained, whatever its objective: length, batch, optimiser, learning rate, precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from prood.bounds import NegativeLinear
+from prood.errors import ProodError
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Lengths and places in the schedule are in epochs of the in-distribution set."""
+
+    epochs: float = 10
+    batch: int = 128  # in-distribution images per step over all processes, and as many out-distribution ones
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: float = 1e-3
+    weight_decay: float = 0.0  # coupled L2; never on a discriminator's last layer
+    momentum: float = 0.9  # SGD only
+    nesterov: bool = False  # SGD only
+    warmup: float = 0.0  # the learning rate grows linearly from 0 up to this epoch
+    drops: tuple[float, ...] = ()  # at these epochs it is divided by drop_factor
+    drop_factor: float = 10.0
+    decay_from: float | None = None  # from this epoch on it falls linearly to 0 at the end
+    seed: int = 0
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+    checkpoint_seconds: float = 30.0  # at least so long between two checkpoints
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "lr", "drop_factor"):
+            if getattr(self, name) <= 0:
+                raise ProodError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.decay_from is not None and self.decay_from >= self.epochs:
+            raise ProodError(f"decay_from = {self.decay_from} must lie before the last epoch, {self.epochs}")
+
+    def learning_rate(self, epoch: float) -> float:
+        """The learning rate at a (fractional) epoch."""
+        rate = self.lr * self.drop_factor ** -sum(epoch >= drop for drop in self.drops)
+        if epoch < self.warmup:
+            rate *= epoch / self.warmup
+        if self.decay_from is not None and epoch > self.decay_from:
+            rate *= (self.epochs - epoch) / (self.epochs - self.decay_from)
+        return rate
+
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        last = [p for m in model.modules() if isinstance(m, NegativeLinear) for p in m.parameters()]
+        undecayed = {id(parameter) for parameter in last}
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        groups = [
+            {"params": [p for p in trained if id(p) not in undecayed], "weight_decay": self.weight_decay},
+            {"params": [p for p in trained if id(p) in undecayed], "weight_decay": 0.0},
+        ]
+        groups = [group for group in groups if group["params"]]
+        if self.optimizer == "adam":
+            return torch.optim.Adam(groups, lr=self.lr)
+        return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov)

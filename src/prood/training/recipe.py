@@ -1,0 +1,189 @@
+"""A recipe: which data, which networks, and how each method is trained; a TOML file, checked key by key."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from prood.data import Augment
+from prood.errors import ProodError
+from prood.training.objectives import CertifiedDiscriminator, Objective, OutlierExposure, Plain, SemiJoint
+from prood.training.options import TrainOptions
+
+METHODS: dict[str, type[Objective]] = {
+    "plain": Plain,
+    "oe": OutlierExposure,
+    "discriminator": CertifiedDiscriminator,
+    "prood": SemiJoint,
+}
+"""The words of the command line, of the tables under [train], and their objectives."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe: `inside` and `outside` name image sets, `networks` architectures, `train` a table per method."""
+
+    name: str
+    inside: str
+    outside: str
+    augment: Augment
+    classifier: dict[str, Any]
+    discriminator: dict[str, Any]
+    train: dict[str, dict[str, Any]]
+
+    def options(self, method: str) -> TrainOptions:
+        return _pick(TrainOptions, self._table(method))
+
+    def objective(self, method: str) -> Objective:
+        return _pick(METHODS[method], self._table(method))
+
+    def resolved(self, method: str) -> dict[str, Any]:
+        """Every setting that a run of this method depends on, defaults included."""
+        network = "discriminator" if method == "discriminator" else "classifier"
+        return {
+            "recipe": self.name,
+            "method": method,
+            "inside": self.inside,
+            "outside": self.outside,
+            "augment": asdict(self.augment),
+            network: getattr(self, network),
+            "train": asdict(self.options(method)) | asdict(self.objective(method)),
+        }
+
+    def with_settings(self, method: str, settings: Sequence[str]) -> Recipe:
+        """Change values of this method: `["train.epochs=5", "data.outside=npz:mine.npz", "augment.pad=2"]`."""
+        document = self._document()
+        for setting in settings:
+            key, equals, text = setting.partition("=")
+            path = key.strip().split(".")
+            if path[0] == "train":
+                path[1:1] = [method]
+            if not equals or len(path) < 2:
+                raise ProodError(f"cannot read the setting {setting!r}: write it as train.epochs=5")
+            table = document
+            for part in path[:-1]:
+                table = table.setdefault(part, {})
+                if not isinstance(table, dict):
+                    raise ProodError(f"there is no setting {key!r} in a recipe")
+            table[path[-1]] = _value(text.strip())
+        return parse(document, self.name)
+
+    def _table(self, method: str) -> dict[str, Any]:
+        if method not in METHODS:
+            raise ProodError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
+        if method not in self.train:
+            raise ProodError(f"recipe {self.name!r} has no table [train.{method}]")
+        return self.train[method]
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "data": {"inside": self.inside, "outside": self.outside},
+            "augment": asdict(self.augment),
+            "networks": {"classifier": dict(self.classifier), "discriminator": dict(self.discriminator)},
+            "train": {method: dict(table) for method, table in self.train.items()},
+        }
+
+
+def recipe_names() -> list[str]:
+    return sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml"))
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe that comes with Prood, or a TOML file of your own."""
+    file = _folder() / f"{name}.toml"
+    source = file if file.is_file() else Path(name)
+    if not source.is_file():
+        raise ProodError(f"no recipe {name!r}: choose one of {', '.join(recipe_names())}, or give a .toml file")
+    try:
+        document = tomllib.loads(source.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProodError(f"recipe {name!r} is not valid TOML: {error}") from None
+    return parse(document, Path(name).stem)
+
+
+def parse(document: Mapping[str, Any], name: str) -> Recipe:
+    """Check every table and key of a recipe's document."""
+    _only(document, ("data", "augment", "networks", "train"), "a recipe")
+    data, networks, train = (_sub(document, key) for key in ("data", "networks", "train"))
+    _only(data, ("inside", "outside"), "[data]")
+    _only(networks, ("classifier", "discriminator"), "[networks]")
+    for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
+        if key not in table:
+            raise ProodError(f"recipe {name!r} does not say which {key} to use")
+    recipe = Recipe(
+        name=name,
+        inside=str(data["inside"]),
+        outside=str(data["outside"]),
+        augment=_pick(Augment, _sub(document, "augment")),
+        classifier=_sub(networks, "classifier"),
+        discriminator=_sub(networks, "discriminator"),
+        train={method: _sub(train, method) for method in train},
+    )
+    for method, table in recipe.train.items():
+        _only(table, (), f"[train.{method}]", TrainOptions, type(recipe.objective(method)))
+    return recipe
+
+
+def _folder() -> Any:
+    return resources.files("prood") / "recipes"
+
+
+def _sub(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise ProodError(f"{key!r} in a recipe must be a table")
+    return dict(value)
+
+
+def _only(table: Mapping[str, Any], names: Sequence[str], where: str, *types: type[Any]) -> None:
+    known = [*names, *(item.name for kind in types for item in fields(kind))]
+    for key in table:
+        if key not in known:
+            raise ProodError(f"unknown key {key!r} in {where}: it takes {', '.join(known)}")
+
+
+T = TypeVar("T")
+
+
+def _pick(kind: type[T], table: Mapping[str, Any]) -> T:
+    """The dataclass with those of the table's values that it has fields for, their types checked."""
+    hints = get_type_hints(kind)
+    values = {}
+    for item in fields(kind):  # type: ignore[arg-type]
+        if item.name in table:
+            values[item.name] = _checked(table[item.name], hints[item.name], item.name)
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise ProodError(f"{item.name!r} is missing")
+    return kind(**values)
+
+
+def _checked(value: Any, hint: Any, name: str) -> Any:
+    choices = get_args(hint)
+    if get_origin(hint) is Literal:
+        if value not in choices:
+            raise ProodError(f"{name} = {value!r} is not one of {', '.join(map(str, choices))}")
+        return value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise ProodError(f"{name} must be a list")
+        return tuple(_checked(item, choices[0], name) for item in value)
+    kinds = choices or (hint,)  # a union such as float | None
+    if type(None) in kinds and value is None:
+        return None
+    if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if not any(type(value) is kind for kind in kinds):
+        raise ProodError(f"{name} = {value!r} must be of type {' or '.join(kind.__name__ for kind in kinds)}")
+    return value
+
+
+def _value(text: str) -> Any:
+    """A value as TOML writes it; bare words are strings."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

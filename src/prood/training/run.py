@@ -1,0 +1,99 @@
+"""A run is a folder: the resolved recipe, metrics.jsonl, a checkpoint while it lasts, and the model at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from prood.atomic import replacing, write_text
+from prood.errors import ProodError
+from prood.models import MODEL_FILE
+
+
+class Run:
+    """The files of one training run. Everything is written aside and renamed, or appended line by line."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.model = self.folder / MODEL_FILE
+        self.recipe = self.folder / "recipe.json"
+        self.metrics = self.folder / "metrics.jsonl"
+        self.checkpoint = self.folder / "checkpoint.safetensors"
+
+    @property
+    def finished(self) -> bool:
+        return self.model.is_file()
+
+    def open(self, recipe: dict[str, Any], *, resume: bool) -> None:
+        """Claim the folder for a run with this recipe, or continue the one that is there."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ProodError(f"{self.folder} is a file: choose another folder for the run")
+        if self.recipe.is_file():
+            if not resume:
+                raise ProodError(
+                    f"{self.folder} holds a run already: continue it with --resume, or choose another folder"
+                )
+            before = json.loads(self.recipe.read_text(encoding="utf-8"))
+            now = json.loads(json.dumps(recipe))
+            changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+            if changed:
+                raise ProodError(
+                    f"{self.folder} was started with other settings ({', '.join(changed)}): "
+                    "resume with the same ones, or choose another folder"
+                )
+        else:
+            write_text(self.recipe, json.dumps(recipe, indent=2) + "\n")
+
+    def log(self, record: dict[str, Any]) -> None:
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def forget_after(self, step: int) -> None:
+        """Drop the metrics of steps that a resumed run will do again, and a line that a kill cut short."""
+        if not self.metrics.is_file():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError):
+                break
+        write_text(self.metrics, "".join(kept))
+
+    def save_checkpoint(self, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+        tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+        for index, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{key}": v for key, v in state.items() if isinstance(v, torch.Tensor)}
+        with replacing(self.checkpoint) as aside:
+            save_file(
+                {name: value.contiguous() for name, value in tensors.items()}, aside, metadata={"step": str(step)}
+            )
+
+    def load_checkpoint(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+        """Put model and optimiser back to where they were; the number of steps done, 0 without a checkpoint."""
+        if not self.checkpoint.is_file():
+            return 0
+        weights: dict[str, torch.Tensor] = {}
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        try:
+            with safe_open(self.checkpoint, framework="pt") as opened:
+                step = int(opened.metadata()["step"])
+                for name in opened.keys():  # noqa: SIM118
+                    kind, _, rest = name.partition(".")
+                    if kind == "model":
+                        weights[rest] = opened.get_tensor(name)
+                    else:
+                        index, _, key = rest.partition(".")
+                        state.setdefault(int(index), {})[key] = opened.get_tensor(name)
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise ProodError(f"{self.checkpoint} is damaged ({error}): remove it to start again") from None
+        model.load_state_dict(weights)
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        return step
