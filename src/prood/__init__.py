@@ -1,0 +1,51 @@
+"""Prood: image classifiers that say "I don't know", with a proof.
+
+The names below are loaded when they are first used, so that `import prood` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from prood.errors import ProodError
+from prood.version import __version__
+
+if TYPE_CHECKING:
+    from prood.evaluation import evaluate
+    from prood.models import Discriminator, ProoD, discriminator
+    from prood.training import combine, load_recipe, train
+
+_HOME = {
+    "Discriminator": "prood.models",
+    "ProoD": "prood.models",
+    "combine": "prood.training",
+    "discriminator": "prood.models",
+    "evaluate": "prood.evaluation",
+    "load_recipe": "prood.training",
+    "train": "prood.training",
+}
+
+__all__ = [
+    "Discriminator",
+    "ProoD",
+    "ProodError",
+    "__version__",
+    "combine",
+    "discriminator",
+    "evaluate",
+    "load",
+    "load_recipe",
+    "train",
+]
+
+
+def load(path: str) -> Any:
+    """The model, ready to use, that a run's folder or a .safetensors file holds."""
+    from prood.models import load as load_file
+
+    return load_file(path)[0]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'prood' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -14,12 +14,12 @@ from prood.bounds.registry import Affine, L, UnsupportedLayer, register
 
 
 def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor) -> Tensor:
-    """Apply the transpose of a linear function, whatever its padding and strides, by differentiating it."""
-    keep_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        probe = torch.zeros_like(like, requires_grad=True)
-        (result,) = torch.autograd.grad(function(probe), probe, slope, create_graph=keep_graph)
-    return result
+    """Apply the transpose of a linear function, whatever its padding and strides, by differentiating it.
+
+    By `vjp` and not by `grad`, which does not work in inference mode.
+    """
+    pull = torch.func.vjp(function, torch.zeros_like(like))[1]
+    return cast(Tensor, pull(slope)[0])
 
 
 @register(nn.Linear, NegativeLinear)
@@ -75,6 +75,8 @@ class AveragePoolRule(Affine[nn.Module]):
     """The weights are positive and there is no offset, so that |W| = W."""
 
     def apply_absolute(self, layer: nn.Module, radius: Tensor) -> Tensor:
+        if isinstance(layer, nn.AvgPool2d) and (layer.divisor_override or 1) < 0:
+            raise UnsupportedLayer("AvgPool2d with a negative divisor_override has no bound: make it positive")
         return self.apply(layer, radius)
 
     def adjoint(self, layer: nn.Module, slope: Tensor, like: Tensor) -> Tensor:
@@ -129,6 +131,10 @@ class NormaliseRule(ChannelwiseRule[Normalise]):
 class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
     """With its statistics frozen, batch norm is one affine map for every image of the batch."""
 
+    def apply(self, layer: nn.BatchNorm2d, x: Tensor) -> Tensor:
+        self.scale_and_shift(layer)  # refuse before the forward pass moves the running statistics
+        return super().apply(layer, x)
+
     def scale_and_shift(self, layer: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
         if layer.training or layer.running_var is None or layer.running_mean is None:
             raise UnsupportedLayer(
@@ -148,7 +154,7 @@ class ReshapeRule(Affine[nn.Module]):
     def apply(self, layer: nn.Module, x: Tensor) -> Tensor:
         if isinstance(layer, nn.Dropout | nn.Dropout2d) and layer.training and layer.p > 0:
             raise UnsupportedLayer("Dropout has no bound while it is on: call model.eval() first")
-        if isinstance(layer, nn.Flatten) and layer.start_dim < 1:
+        if isinstance(layer, nn.Flatten) and layer.start_dim % x.ndim == 0:
             raise UnsupportedLayer("Flatten(start_dim=0) mixes the images of a batch: use start_dim=1")
         return super().apply(layer, x)
 

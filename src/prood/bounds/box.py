@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from prood.errors import ProodError
+
 
 @dataclass(frozen=True)
 class Box:
@@ -34,6 +36,8 @@ class Box:
         `points` are extra rows that only want the ordinary forward pass.
         """
         if isinstance(eps, Tensor) and eps.ndim:
+            if eps.numel() not in (1, len(images)):
+                raise ProodError(f"eps is one number, or one per image: got {eps.numel()} for {len(images)} images")
             eps = eps.reshape(-1, *[1] * (images.ndim - 1)).to(images)
         lower, upper = images - eps, images + eps
         if clip is not None:

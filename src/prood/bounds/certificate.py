@@ -31,23 +31,31 @@ def upper_bound(
     """
     if method not in get_args(Method):
         raise ProodError(f"unknown bound method {method!r}: choose one of {', '.join(get_args(Method))}")
-    if torch.as_tensor(eps).lt(0).any():
-        raise ProodError("eps is a radius: it must not be negative")
+    if not torch.as_tensor(eps).ge(0).all():
+        raise ProodError("eps is a radius: it must not be negative or NaN")
     box = Box.ball(images, eps, clip=clip)
     if method == "ibp":
-        return interval(network, box).upper.squeeze(1)
+        return _scalar(interval(network, box).upper)
     try:
         output, pullback = relax(network, box)
     except NoLinearRule:
         if method == "crown-ibp":
             raise
-        return interval(network, box).upper.squeeze(1)
+        return _scalar(interval(network, box).upper)
     linear = concretise(box, pullback, output.radius)
-    return linear if method == "crown-ibp" else torch.minimum(linear, output.upper.squeeze(1))
+    return linear if method == "crown-ibp" else torch.minimum(linear, _scalar(output.upper))
+
+
+def _scalar(output: Tensor) -> Tensor:
+    """One number per row; any other shape would be bounded as a sum, or broadcast."""
+    if output.ndim != 2 or output.shape[1] != 1:
+        raise ProodError(f"the network must return one number per image, shape (N, 1), not {tuple(output.shape)}")
+    return output.squeeze(1)
 
 
 def concretise(box: Box, pullback: Pullback, output: Tensor) -> Tensor:
     """The largest value over `box` of the plane that the scalar output pulls back to; shape (B,)."""
+    _scalar(output)
     plane = pullback(Plane(torch.ones_like(output), torch.zeros_like(output[:, 0])))
     return (plane.slope * box.middle + plane.slope.abs() * box.radius).flatten(1).sum(1) + plane.offset
 

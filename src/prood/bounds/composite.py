@@ -6,7 +6,7 @@ from torch import nn
 
 from prood.bounds.box import Box
 from prood.bounds.layers import Residual
-from prood.bounds.registry import Plane, Pullback, Rule, Slopes, interval, register, relax
+from prood.bounds.registry import Plane, Pullback, Rule, Slopes, UnsupportedLayer, interval, register, relax
 
 
 @register(nn.Sequential)
@@ -50,4 +50,7 @@ class ResidualRule(Rule[Residual]):
 
 
 def _add(one: Box, other: Box) -> Box:
+    if one.radius.shape != other.radius.shape:  # broadcasting would send the wrong slopes back
+        shapes = f"{tuple(one.radius.shape[1:])} and {tuple(other.radius.shape[1:])}"
+        raise UnsupportedLayer(f"the branches of a Residual have the shapes {shapes}: bounds need equal ones")
     return Box(one.centre + other.centre, one.radius + other.radius)

@@ -56,7 +56,10 @@ class NegativeLinear(nn.Module):
 
 
 class Residual(nn.Module):
-    """The sum of two branches: body(x) + shortcut(x)."""
+    """The sum of two branches: body(x) + shortcut(x).
+
+    With an in-place layer anywhere inside, the body gets a copy: it must not overwrite what the shortcut reads.
+    """
 
     def __init__(self, body: nn.Module, shortcut: nn.Module | None = None) -> None:
         super().__init__()
@@ -64,5 +67,6 @@ class Residual(nn.Module):
         self.shortcut = nn.Identity() if shortcut is None else shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        total: Tensor = self.body(x) + self.shortcut(x)
+        in_place = any(getattr(layer, "inplace", False) for layer in self.modules())
+        total: Tensor = self.body(x.clone() if in_place else x) + self.shortcut(x)
         return total

@@ -66,7 +66,7 @@ class Monotone(Rule[L]):
     """A layer that does not decrease in any input coordinate."""
 
     def interval(self, layer: L, box: Box) -> Box:
-        return box.monotone(layer)
+        return box.monotone(lambda x: layer(x.clone()))  # a copy, because the layer may work in place
 
 
 class Affine(Rule[L]):
@@ -120,10 +120,13 @@ def rule_for(layer: nn.Module) -> Rule[Any]:
     """The rule for this layer; an error that names the layer where there is none.
 
     A rule is inherited by a subclass only while the subclass leaves `forward` alone: a bound of the parent's
-    forward pass says nothing about another one. For the same reason layers with hooks are refused.
+    forward pass says nothing about another one. For the same reason layers with hooks, or with a forward of their
+    own put on the instance, are refused.
     """
     if layer._forward_hooks or layer._forward_pre_hooks:
         raise UnsupportedLayer(f"{type(layer).__name__} has forward hooks, which bounds cannot see: remove them")
+    if "forward" in vars(layer):
+        raise UnsupportedLayer(f"{type(layer).__name__} has a patched forward(), which bounds cannot see: remove it")
     for cls in type(layer).__mro__:
         if cls in _RULES and cls.forward is type(layer).forward:
             return _RULES[cls]

@@ -9,7 +9,7 @@ from torch import nn
 
 from prood.errors import ProodError
 from prood.models.classifiers import resnet18, resnet50, small
-from prood.models.discriminator import discriminator
+from prood.models.discriminators import discriminator
 from prood.models.joint import ProoD
 
 Spec = Mapping[str, Any]
@@ -40,16 +40,18 @@ for _builder in (discriminator, resnet18, resnet50, small):
 
 def build(spec: Spec) -> nn.Module:
     """The network that `spec` describes, freshly initialised."""
+    if not isinstance(spec, Mapping):
+        raise ProodError(f"an architecture is a name and its arguments, not {spec!r}")
     arguments = dict(spec)
     name = arguments.pop("name", None)
-    if name not in _BUILDERS:
+    if not isinstance(name, str) or name not in _BUILDERS:
         raise ProodError(
             f"unknown architecture {name!r}: choose one of {', '.join(sorted(_BUILDERS))}, "
             "or register it with @prood.models.architecture"
         )
     try:
         model = _BUILDERS[name](**arguments)
-    except TypeError as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ProodError(f"architecture {name!r} does not take these arguments: {error}") from None
     model.architecture = dict(spec)  # type: ignore[assignment]
     return model

@@ -73,12 +73,12 @@ def resnet50(
 
 
 def small(
-    classes: int = 10, *, width: int = 24, mean: Sequence[float] = (0.5,), std: Sequence[float] = (0.25,)
+    classes: int = 10, *, width: int = 32, mean: Sequence[float] = (0.5,), std: Sequence[float] = (0.25,)
 ) -> nn.Sequential:
-    """A classifier for 28×28 digits that trains in seconds on a CPU."""
+    """A classifier for 28×28 digits that trains in seconds on a CPU: three convolutions, each with stride 2."""
     layers: list[nn.Module] = [Normalise(mean, std)]
     channels = len(mean)
-    for factor in (1, 2, 4):
-        layers += [*_convolution(channels, factor * width, 3), nn.ReLU(), nn.MaxPool2d(2)]
+    for factor, kernel in ((1, 5), (2, 3), (4, 3)):
+        layers += [*_convolution(channels, factor * width, kernel, 2), nn.ReLU()]
         channels = factor * width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from prood import bounds
 from prood.errors import ProodError
-from prood.models.discriminator import Discriminator
+from prood.models.discriminators import Discriminator
 
 
 def fuse(logits: Tensor, g: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class ProoD(nn.Module):
     def logits(self, images: Tensor) -> Tensor:
         """The classifier's own logits."""
         logits = self.classifier(images)
-        if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
             raise ProodError("the classifier must return logits of shape (images, classes) with two classes or more")
         return logits
 
@@ -88,9 +88,9 @@ class ProoD(nn.Module):
         return relative - math.log(relative.shape[1])
 
     def confidence(self, images: Tensor) -> Tensor:
-        """max_y p(y|x) in float64."""
-        relative = fuse(self.logits(images).double(), self.in_logit(images).double())
-        return relative.amax(1).exp() / relative.shape[1]
+        """max_y p(y|x) in float64, from its logit: so it never exceeds the cap of the same g, nor leaves [1/K, 1]."""
+        logits = self.logits(images)
+        return self._cap(confidence_logit(logits, self.in_logit(images)), logits.shape[1])
 
     def predict(self, images: Tensor) -> Tensor:
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from prood import bounds
-from prood.models.discriminator import Discriminator
+from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD, confidence_logit
 
 

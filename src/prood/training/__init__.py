@@ -1,7 +1,8 @@
 """Training: one loop, one file per objective, recipes, runs."""
 
+from prood.training.describe import describe
 from prood.training.loop import fit
-from prood.training.methods import combine, default_device, train
+from prood.training.methods import combine, train
 from prood.training.options import TrainOptions
 from prood.training.recipe import METHODS, Recipe, load_recipe, recipe_names
 from prood.training.run import Run
@@ -12,7 +13,7 @@ __all__ = [
     "Run",
     "TrainOptions",
     "combine",
-    "default_device",
+    "describe",
     "fit",
     "load_recipe",
     "recipe_names",

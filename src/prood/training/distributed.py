@@ -56,7 +56,8 @@ def average(tensors: Iterable[Tensor]) -> None:
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(flat)
     flat /= world_size()
-    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+    sizes = [tensor.numel() for tensor in tensors]
+    for tensor, part in zip(tensors, torch.split(flat, sizes), strict=True):
         tensor.copy_(part.view_as(tensor))
 
 
@@ -66,9 +67,11 @@ class GlobalBatchNorm2d(nn.BatchNorm2d):
     def forward(self, input: Tensor) -> Tensor:
         if not self.training:
             return super().forward(input)
-        assert self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
         moments = torch.stack([input.mean((0, 2, 3)), input.square().mean((0, 2, 3))])
-        mean, square = all_reduce(moments) / world_size()
+        mean, square = all_reduce(moments) / world_size()  # type: ignore[no-untyped-call]
         variance = (square - mean.square()).clamp_min(0)
         count = input.numel() // input.shape[1] * world_size()
         with torch.no_grad():
@@ -77,7 +80,8 @@ class GlobalBatchNorm2d(nn.BatchNorm2d):
             self.running_mean.lerp_(mean, momentum)
             self.running_var.lerp_(variance * count / (count - 1), momentum)
         scale = (variance + self.eps).rsqrt() * self.weight
-        return input * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
+        normalised: Tensor = input * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
+        return normalised
 
 
 def share_batch_norm(model: nn.Module) -> None:
@@ -91,4 +95,4 @@ def share_batch_norm(model: nn.Module) -> None:
 def unshare_batch_norm(model: nn.Module) -> None:
     for layer in model.modules():
         if type(layer) is GlobalBatchNorm2d:
-            layer.__class__ = nn.BatchNorm2d
+            layer.__class__ = nn.BatchNorm2d  # type: ignore[assignment]

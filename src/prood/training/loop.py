@@ -61,7 +61,7 @@ def fit(
             with torch.autocast(batches.device.type, torch.bfloat16, enabled=options.precision == "bfloat16"):
                 loss, logs = loss_of(model, batch_in, batch_out, place)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             distributed.average(parameter.grad for parameter in trained if parameter.grad is not None)
             optimizer.step()
 

@@ -27,18 +27,20 @@ def train(
     run: Path | str,
     *,
     discriminator: Path | str | None = None,
-    shift: float = 0.0,
+    shift: float | None = None,
     resume: bool = False,
-    device: str = "cpu",
+    device: str | None = None,
     console: Console | None = None,
 ) -> nn.Module:
     """Train by `recipe` into the folder `run` and return the model, in eval mode.
 
-    `discriminator` and `shift` are for method "prood": the folder of the trained discriminator, and Δ.
+    `discriminator` and `shift` are for method "prood": the folder of the trained discriminator, and Δ if it is not to
+    be the recipe's. The device is a GPU if there is one, else the CPU. Start several processes with torchrun.
     """
-    target = torch.device(device)
+    target = _device(device)
     options, objective = recipe.options(method), recipe.objective(method)
     resolved = recipe.resolved(method)
+    shift = recipe.shift if shift is None else shift
     frozen = _frozen_discriminator(method, discriminator, target)
     if frozen is not None:
         resolved |= {"discriminator_run": str(discriminator), "shift": shift}
@@ -66,7 +68,7 @@ def train(
     if distributed.is_main():
         used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
         eps = getattr(objective, "eps", None)
-        classes = None if method == "discriminator" else list(inside.classes or [])
+        classes = None if method == "discriminator" else _class_names(inside)
         save(model, folder.model, classes=classes, eps=eps, recipe=resolved, seed=options.seed, data=used)
         folder.checkpoint.unlink(missing_ok=True)
     distributed.barrier()
@@ -75,7 +77,9 @@ def train(
     return model
 
 
-def combine(classifier: Path | str, discriminator: Path | str, run: Path | str, *, shift: float) -> ProoD:
+def combine(
+    classifier: Path | str, discriminator: Path | str, run: Path | str, *, shift: float, resume: bool = False
+) -> ProoD:
     """ProoD-S (Algorithm 2): a classifier and a discriminator that were trained apart, as one joint model."""
     f, about_f = load(classifier)
     g, about_g = load(discriminator)
@@ -91,21 +95,28 @@ def combine(classifier: Path | str, discriminator: Path | str, run: Path | str, 
         "shift": shift,
     }
     folder = Run(run)
-    folder.open(resolved, resume=False)
+    folder.open(resolved, resume=resume)
     save(
         model, folder.model, classes=about_f.classes, eps=about_g.eps, recipe=resolved, data=about_f.data | about_g.data
     )
     return model
 
 
-def default_device() -> str:
-    if not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise ProodError(f"there is no device {name!r} here: choose cpu, or cuda where a GPU is installed") from None
+    return device
 
 
 def _frozen_discriminator(method: str, path: Path | str | None, device: torch.device) -> Discriminator | None:
     if method != "prood":
+        if path is not None:
+            raise ProodError(f"--discriminator belongs to 'prood train prood', not to {method}")
         return None
     if path is None:
         raise ProodError("semi-joint training needs a trained discriminator: give one with --discriminator RUN")
@@ -113,6 +124,13 @@ def _frozen_discriminator(method: str, path: Path | str | None, device: torch.de
     if not isinstance(model, Discriminator):
         raise ProodError(f"{path} holds no discriminator: train one with 'prood train discriminator'")
     return model.requires_grad_(False)
+
+
+def _class_names(inside: ImageSet) -> list[str]:
+    """The set's own, or the numbers of its labels."""
+    if inside.labels is None:
+        raise ProodError(f"{inside.name} has no labels: a classifier cannot be trained on it")
+    return list(inside.classes or map(str, range(int(inside.labels.max()) + 1)))
 
 
 def _network(
@@ -123,7 +141,5 @@ def _network(
         torch.manual_seed(seed)
         if method == "discriminator":
             return build({"name": "discriminator", "image": list(inside.shape), **recipe.discriminator})
-        if inside.labels is None or not inside.classes:
-            raise ProodError(f"{inside.name} has no labels: a classifier cannot be trained on it")
-        classifier = build({"classes": len(inside.classes), **recipe.classifier})
+        classifier = build({"classes": len(_class_names(inside)), **recipe.classifier})
     return classifier if frozen is None else ProoD(classifier, frozen, shift)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,8 +35,14 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "lr", "drop_factor"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ProodError(f"{name} must be positive, not {getattr(self, name)}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ProodError(f"weight_decay must not be negative: {self.weight_decay}")
+        if not 0 <= self.momentum < 1:
+            raise ProodError(f"momentum = {self.momentum} must be at least 0 and below 1")
+        if self.nesterov and not self.momentum:
+            raise ProodError("nesterov needs a momentum above 0")
         if self.decay_from is not None and self.decay_from >= self.epochs:
             raise ProodError(f"decay_from = {self.decay_from} must lie before the last epoch, {self.epochs}")
 

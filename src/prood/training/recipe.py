@@ -34,12 +34,14 @@ class Recipe:
     classifier: dict[str, Any]
     discriminator: dict[str, Any]
     train: dict[str, dict[str, Any]]
+    shift: float = 0.0  # Δ of the joint model
 
     def options(self, method: str) -> TrainOptions:
         return _pick(TrainOptions, self._table(method))
 
     def objective(self, method: str) -> Objective:
-        return _pick(METHODS[method], self._table(method))
+        table = self._table(method)
+        return _pick(METHODS[method], table)
 
     def resolved(self, method: str) -> dict[str, Any]:
         """Every setting that a run of this method depends on, defaults included."""
@@ -85,6 +87,7 @@ class Recipe:
             "augment": asdict(self.augment),
             "networks": {"classifier": dict(self.classifier), "discriminator": dict(self.discriminator)},
             "train": {method: dict(table) for method, table in self.train.items()},
+            "joint": {"shift": self.shift},
         }
 
 
@@ -107,10 +110,13 @@ def load_recipe(name: str) -> Recipe:
 
 def parse(document: Mapping[str, Any], name: str) -> Recipe:
     """Check every table and key of a recipe's document."""
-    _only(document, ("data", "augment", "networks", "train"), "a recipe")
+    _only(document, ("data", "augment", "networks", "train", "joint"), "a recipe")
     data, networks, train = (_sub(document, key) for key in ("data", "networks", "train"))
     _only(data, ("inside", "outside"), "[data]")
     _only(networks, ("classifier", "discriminator"), "[networks]")
+    augment, joint = (_sub(document, key) for key in ("augment", "joint"))
+    _only(augment, (), "[augment]", Augment)
+    _only(joint, ("shift",), "[joint]")
     for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
         if key not in table:
             raise ProodError(f"recipe {name!r} does not say which {key} to use")
@@ -118,13 +124,15 @@ def parse(document: Mapping[str, Any], name: str) -> Recipe:
         name=name,
         inside=str(data["inside"]),
         outside=str(data["outside"]),
-        augment=_pick(Augment, _sub(document, "augment")),
+        augment=_pick(Augment, augment),
         classifier=_sub(networks, "classifier"),
         discriminator=_sub(networks, "discriminator"),
         train={method: _sub(train, method) for method in train},
+        shift=_checked(joint.get("shift", 0.0), float, "shift"),
     )
     for method, table in recipe.train.items():
         _only(table, (), f"[train.{method}]", TrainOptions, type(recipe.objective(method)))
+        recipe.options(method)
     return recipe
 
 

@@ -39,14 +39,18 @@ class Run:
                 raise ProodError(
                     f"{self.folder} holds a run already: continue it with --resume, or choose another folder"
                 )
-            before = json.loads(self.recipe.read_text(encoding="utf-8"))
-            now = json.loads(json.dumps(recipe))
+            before = _flat(json.loads(self.recipe.read_text(encoding="utf-8")))
+            now = _flat(json.loads(json.dumps(recipe)))
             changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
             if changed:
                 raise ProodError(
                     f"{self.folder} was started with other settings ({', '.join(changed)}): "
                     "resume with the same ones, or choose another folder"
                 )
+            for left_by_a_kill in self.folder.glob(".*.part"):
+                left_by_a_kill.unlink(missing_ok=True)
+        elif self.finished:
+            raise ProodError(f"{self.folder} holds a model but no recipe of its run: choose another folder")
         else:
             write_text(self.recipe, json.dumps(recipe, indent=2) + "\n")
 
@@ -54,18 +58,22 @@ class Run:
         with self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
+    def last_metrics(self) -> dict[str, Any] | None:
+        """The last complete line of metrics.jsonl."""
+        lines = self._lines()
+        return json.loads(lines[-1]) if lines else None
+
     def forget_after(self, step: int) -> None:
         """Drop the metrics of steps that a resumed run will do again, and a line that a kill cut short."""
+        if self.metrics.is_file():
+            kept = [line for line in self._lines() if json.loads(line)["step"] <= step]
+            write_text(self.metrics, "".join(kept))
+
+    def _lines(self) -> list[str]:
+        """The lines that were written whole."""
         if not self.metrics.is_file():
-            return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError):
-                break
-        write_text(self.metrics, "".join(kept))
+            return []
+        return [line for line in self.metrics.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
 
     def save_checkpoint(self, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
         tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
@@ -92,8 +100,17 @@ class Run:
                     else:
                         index, _, key = rest.partition(".")
                         state.setdefault(int(index), {})[key] = opened.get_tensor(name)
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise ProodError(f"{self.checkpoint} is damaged ({error}): remove it to start again") from None
-        model.load_state_dict(weights)
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+            model.load_state_dict(weights)
+            optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            fault = " ".join(str(error).split())
+            raise ProodError(f"{self.checkpoint} is damaged ({fault}): remove it to start again") from None
         return step
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings under the names that --set gives them: train.lr."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

@@ -17,6 +17,12 @@ class Batch:
     labels: Tensor | None = None
     noise: Tensor | None = None
 
+    @property
+    def targets(self) -> Tensor:
+        """The labels of a batch that must have them."""
+        assert self.labels is not None
+        return self.labels
+
 
 @dataclass(frozen=True)
 class Step:
@@ -47,7 +53,8 @@ def train_mode(model: nn.Module) -> None:
     """Train mode for what is trained; a frozen part stays in eval mode, its batch statistics untouched."""
     model.train()
     for part in model.children():
-        if not any(parameter.requires_grad for parameter in part.parameters()):
+        parameters = list(part.parameters())  # a part without any, such as a dropout, is not frozen
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
             part.eval()
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prood.bounds import Box, concretise, interval, relax
+from prood.errors import ProodError
 from prood.models import Discriminator
 from prood.training.objectives.base import Batch, Logs, Objective, Step, ramp
 
@@ -34,6 +35,12 @@ class CertifiedDiscriminator(Objective):
     attack_steps: int = 2
     attack_step_size: float = 0.75  # in units of ε
     loss: Literal["paper", "official"] = "paper"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.eps <= 1:
+            raise ProodError(f"eps = {self.eps} must lie between 0 and 1, as pixels do")
+        if not 0 <= self.certified_weight <= 1:
+            raise ProodError(f"certified_weight = {self.certified_weight} must lie between 0 and 1")
 
     def __call__(
         self, model: Discriminator, batch_in: Batch, batch_out: Batch | None, step: Step
@@ -65,7 +72,9 @@ class CertifiedDiscriminator(Objective):
         hidden = interval(model.body, box)
         output = interval(model.tail, hidden)
         upper = output.upper.squeeze(1)
-        return output.points.squeeze(1), upper, self.penalty(upper).mean(), {"live": _live(hidden.points)}
+        # What gradients flow through; the in-distribution alone may well put all units to sleep, so that g is its cap.
+        live = _live(torch.cat([hidden.points, hidden.lower]))
+        return output.points.squeeze(1), upper, self.penalty(upper).mean(), {"live": live}
 
     def _multi_task(
         self, model: Discriminator, batch_in: Batch, batch_out: Batch, eps: Tensor
@@ -103,10 +112,8 @@ class CertifiedDiscriminator(Objective):
         change = "a longer eps_ramp and kappa_ramp, a smaller learning rate"
         if self.bound == "ibp":
             change += ", or bound = 'crown-ibp', which does not collapse"
-        return (
-            f"the discriminator has gone constant (live hidden units {logs['live']:.0%}, spread of g {logs['spread']:.1e}): "
-            f"try {change}"
-        )
+        facts = f"live hidden units {logs['live']:.0%}, spread of g {logs['spread']:.1e}"
+        return f"the discriminator has gone constant ({facts}): try {change}"
 
 
 def _live(hidden: Tensor) -> Tensor:

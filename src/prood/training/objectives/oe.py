@@ -23,7 +23,7 @@ class OutlierExposure(Objective):
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         assert batch_out is not None
         inside, outside = separate(model(interlace(batch_in.images, batch_out.images)))
-        loss_in = F.cross_entropy(inside, batch_in.labels)
+        loss_in = F.cross_entropy(inside, batch_in.targets)
         loss_out = -F.log_softmax(outside, 1).mean(1).mean()
         logs = {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}
         return loss_in + self.weight * loss_out, logs

@@ -19,10 +19,9 @@ class Plain(Objective):
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         logits = model(batch_in.images)
-        loss = F.cross_entropy(logits, batch_in.labels)
+        loss = F.cross_entropy(logits, batch_in.targets)
         return loss, {"accuracy": accuracy(logits, batch_in)}
 
 
 def accuracy(logits: Tensor, batch: Batch) -> Tensor:
-    assert batch.labels is not None
-    return (logits.detach().argmax(1) == batch.labels).float().mean()
+    return (logits.detach().argmax(1) == batch.targets).float().mean()

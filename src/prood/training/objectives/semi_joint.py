@@ -32,7 +32,7 @@ class SemiJoint(Objective):
         inside, outside = separate(fuse(model.logits(images).float(), g.float()))
         # fuse() gives log(K·p): take log K off again, so that the losses are those of Eq. 8.
         log_k = math.log(inside.shape[1])
-        loss_in = F.nll_loss(inside - log_k, batch_in.labels)
+        loss_in = F.nll_loss(inside - log_k, batch_in.targets)
         loss_out = (log_k - outside).mean(1).mean()
         logs = {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}
         return loss_in + self.weight * loss_out, logs

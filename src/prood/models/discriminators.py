@@ -41,6 +41,8 @@ class Discriminator(nn.Module):
 
     def __init__(self, network: nn.Sequential) -> None:
         super().__init__()
+        if type(network).forward is not nn.Sequential.forward:
+            raise ProodError(f"a discriminator is made from a plain nn.Sequential, not from a {type(network).__name__}")
         if len(network) < 3 or type(network[-1]) is not NegativeLinear or network[-1].out_features != 1:
             raise ProodError("a discriminator must end in NegativeLinear(n, 1): the asymptotic guarantee needs it")
         if type(network[-2]) is not nn.ReLU:
@@ -60,7 +62,7 @@ class Discriminator(nn.Module):
 
     @property
     def network(self) -> nn.Sequential:
-        return nn.Sequential(*self.body, *self.tail)
+        return nn.Sequential(self.body, self.tail)
 
     @property
     def ceiling(self) -> float:
@@ -73,7 +75,20 @@ class Discriminator(nn.Module):
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
         """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖∞ ≤ eps."""
-        return bounds.upper_bound(self.network, images, eps, method=method)
+        return bounds.upper_bound(self, images, eps, method=method)
+
+
+@bounds.register(Discriminator)
+class DiscriminatorRule(bounds.Rule[Discriminator]):
+    """The bounds of its network. A rule, so that hooks and a subclass's own forward are refused here as well."""
+
+    def interval(self, layer: Discriminator, box: bounds.Box) -> bounds.Box:
+        return bounds.interval(layer.network, box)
+
+    def relax(
+        self, layer: Discriminator, box: bounds.Box, slopes: bounds.Slopes
+    ) -> tuple[bounds.Box, bounds.Pullback]:
+        return bounds.relax(layer.network, box, slopes)
 
 
 def discriminator(
@@ -101,6 +116,8 @@ def discriminator(
             width, _, stride = word.partition("s")
             layers += [nn.Conv2d(shape[0], int(width), 3, stride=int(stride or 1), padding=1), nn.ReLU()]
         shape = _output_shape(layers[-2:], shape)
+        if not shape.numel():
+            raise ProodError(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
     return Discriminator(nn.Sequential(*layers, NegativeLinear(shape.numel())))
 
 

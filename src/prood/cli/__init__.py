@@ -1,0 +1,49 @@
+"""The command line: one thin command per verb, no logic of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from prood.cli.info import info
+from prood.cli.quickstart import quickstart
+from prood.cli.train import combine, train
+from prood.errors import ProodError
+from prood.version import __version__
+
+app = typer.Typer(
+    help="Image classifiers that say “I don't know”, with a proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(quickstart)
+app.command()(train)
+app.command()(combine)
+app.command()(info)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"prood {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run a command; an error that a user can mend is one line and exit code 2."""
+    try:
+        app()
+    except ProodError as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,67 @@
+"""prood train METHOD, and prood combine"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Method(StrEnum):
+    plain = "plain"
+    oe = "oe"
+    discriminator = "discriminator"
+    prood = "prood"
+
+
+def train(
+    method: Annotated[Method, typer.Argument(help="What to train; see above.")],
+    run: Annotated[Path, typer.Option(help="Folder for the recipe, the metrics and the model.")],
+    recipe: Annotated[str, typer.Option(help="A recipe that comes with Prood, or a .toml file.")] = "quickstart",
+    discriminator: Annotated[Path | None, typer.Option(help="prood only: the trained discriminator's run.")] = None,
+    shift: Annotated[float | None, typer.Option(help="prood only: Δ, added to g; else the recipe's.")] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Change a setting: train.epochs=5, data.outside=npz:my.npz …"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of initialisation, order and augmentation.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in this folder, if there is one.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 (mixed, for GPUs).")] = None,
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the step with torch.compile (for GPUs).")] = False,
+) -> None:
+    """Train a network by a recipe into a run's folder.
+
+    plain: a classifier as usual.
+
+    oe: outlier exposure, a classifier that is also taught to be unsure on the out-distribution.
+
+    discriminator: the certified discriminator, the part of ProoD that carries the proof.
+
+    prood: a classifier inside the joint model, with a trained discriminator held fixed.
+    """
+    from prood.training import load_recipe
+    from prood.training import train as fit
+
+    settings = list(set or [])
+    settings += [f"train.seed={seed}"] if seed is not None else []
+    settings += [f"train.precision={precision}"] if precision is not None else []
+    settings += ["train.compile=true"] if compile else []
+    resolved = load_recipe(recipe).with_settings(method, settings)
+    fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device)
+    print(f"wrote {run}")
+
+
+def combine(
+    classifier: Annotated[Path, typer.Option(help="Run or file of a trained classifier (plain, oe …).")],
+    discriminator: Annotated[Path, typer.Option(help="Run or file of a trained discriminator.")],
+    shift: Annotated[float, typer.Option(help="Δ, added to g: larger trusts the classifier more.")],
+    run: Annotated[Path, typer.Option(help="Folder for the joint model.")],
+) -> None:
+    """ProoD-S: guard a classifier that is already trained with a discriminator, without further training."""
+    from prood.training import combine as join
+
+    join(classifier, discriminator, run, shift=shift)
+    print(f"wrote {run}")

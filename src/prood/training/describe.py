@@ -1,0 +1,46 @@
+"""What a run's folder or a model's file says about itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from prood.errors import ProodError
+from prood.models import Discriminator, ProoD, load, model_path
+from prood.training.run import Run
+
+
+def describe(path: Path | str) -> dict[str, Any]:
+    """Facts in the order in which one wants to read them; a run that has not ended says how far it came."""
+    path = Path(path)
+    run = Run(path) if path.is_dir() else None
+    facts: dict[str, Any] = {}
+    if run is not None and not run.finished:
+        if not run.recipe.is_file():
+            raise ProodError(f"{path} is no run: it holds neither a model nor a recipe")
+        facts |= {"status": "not finished: continue it with --resume", "settings": json.loads(run.recipe.read_text())}
+    else:
+        facts |= _model_facts(path)
+    if run is not None and (progress := run.last_metrics()):
+        facts["training"] = progress
+    return facts
+
+
+def _model_facts(path: Path) -> dict[str, Any]:
+    model, about = load(path)
+    facts: dict[str, Any] = {
+        "file": str(model_path(path)),
+        "model": {"ProoD": "joint model", "Discriminator": "discriminator"}.get(type(model).__name__, "classifier"),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "architecture": about.architecture,
+        "classes": about.classes,
+        "eps": about.eps,
+        "shift": about.shift,
+    }
+    if isinstance(model, ProoD) and about.classes:
+        facts["ceiling"] = f"no input whatsoever gets a confidence above {model.ceiling(len(about.classes)):.4f}"
+    if isinstance(model, Discriminator):
+        facts["ceiling"] = f"g never exceeds {model.ceiling:.4f}"
+    facts |= {"seed": about.seed, "data": about.data, "settings": about.recipe, "version": about.version}
+    return {key: value for key, value in facts.items() if value is not None}

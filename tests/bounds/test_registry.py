@@ -1,0 +1,228 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import prood.bounds
+from prood.bounds import (
+    Affine,
+    Box,
+    Monotone,
+    NoLinearRule,
+    Plane,
+    Pullback,
+    Residual,
+    Rule,
+    Slopes,
+    UnsupportedLayer,
+    interval,
+    register,
+    registry,
+    relax,
+    upper_bound,
+)
+from prood.errors import ProodError
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
+
+
+def box() -> Box:
+    torch.manual_seed(0)
+    return Box.ball(torch.rand(2, 4, dtype=torch.float64), 0.1)
+
+
+def scalar(*layers: nn.Module) -> nn.Sequential:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 4), *layers, nn.Linear(4, 1)).double()
+
+
+class Unknown(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+@pytest.mark.parametrize("layer", [nn.Softplus(), nn.Tanh(), nn.GroupNorm(1, 4), nn.Softmax(1), Unknown()])
+@pytest.mark.parametrize("method", ["best", "crown-ibp", "ibp"])
+def test_an_unknown_layer_is_named(layer: nn.Module, method: prood.bounds.Method) -> None:
+    with pytest.raises(UnsupportedLayer) as caught:
+        upper_bound(scalar(nn.ReLU(), layer), torch.rand(2, 4, dtype=torch.float64), 0.1, method=method)
+    message = str(caught.value)
+    assert f"{type(layer).__module__}.{type(layer).__qualname__}" in message
+    assert "@prood.bounds.register(" in message
+    assert "\n" not in message
+    assert isinstance(caught.value, ProodError)
+
+
+def test_the_example_of_the_docstring(inside: Callable[..., Tensor]) -> None:
+    network = scalar(nn.Softplus())
+    with pytest.raises(UnsupportedLayer):
+        interval(network, box())
+
+    @register(nn.Softplus)
+    class SoftplusRule(Monotone):
+        pass
+
+    hidden = interval(nn.Softplus(), box())
+    torch.testing.assert_close(hidden.upper, F.softplus(box().upper))
+    torch.testing.assert_close(hidden.lower, F.softplus(box().lower))
+
+    images = torch.rand(2, 4, dtype=torch.float64)
+    ball = Box.ball(images, 0.1)
+    bound = upper_bound(network, images, 0.1)  # "best" is content with the intervals
+    assert torch.equal(bound, upper_bound(network, images, 0.1, method="ibp"))
+    for point in inside(ball):
+        assert (network(point)[:, 0] <= bound + 1e-9).all()
+    with pytest.raises(NoLinearRule, match="Softplus.*pullback"):
+        upper_bound(network, images, 0.1, method="crown-ibp")
+    with pytest.raises(NoLinearRule):
+        relax(Residual(nn.Softplus()), ball)
+
+
+def test_a_pullback_of_ones_own_gives_linear_bounds(inside: Callable[..., Tensor]) -> None:
+    @register(nn.Softplus)
+    class SoftplusRule(Monotone):
+        """softplus is convex: below its chord, above its tangent."""
+
+        def pullback(self, layer: nn.Module, box: Box, slopes: Slopes) -> Pullback:
+            low, high = F.softplus(box.lower), F.softplus(box.upper)
+            chord = torch.where(box.radius > 0, (high - low) / (2 * box.radius), torch.sigmoid(box.middle))
+            tangent = torch.sigmoid(box.middle)
+
+            def pull(plane: Plane) -> Plane:
+                up, down = plane.slope.clamp(min=0), plane.slope.clamp(max=0)
+                offset = up * (low - chord * box.lower) + down * (F.softplus(box.middle) - tangent * box.middle)
+                return Plane(up * chord + down * tangent, plane.offset + offset.flatten(1).sum(1))
+
+            return pull
+
+    network = scalar(nn.Softplus())
+    images = torch.rand(2, 4, dtype=torch.float64)
+    linear = upper_bound(network, images, 0.1, method="crown-ibp")
+    assert (linear < upper_bound(network, images, 0.1, method="ibp")).all()
+    for point in inside(Box.ball(images, 0.1)):
+        assert (network(point)[:, 0] <= linear + 1e-9).all()
+
+
+def test_an_affine_layer_of_ones_own() -> None:
+    class Double(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * x + 1
+
+    @register(Double)
+    class DoubleRule(Affine[Double]):
+        def apply_absolute(self, layer: Double, radius: Tensor) -> Tensor:
+            return 2 * radius
+
+        def adjoint(self, layer: Double, slope: Tensor, like: Tensor) -> Tensor:
+            return 2 * slope
+
+        def constant(self, layer: Double, slope: Tensor) -> Tensor:
+            return slope.flatten(1).sum(1)
+
+    network, images = scalar(Double()), torch.rand(2, 4, dtype=torch.float64)
+    same = scalar(nn.Identity())
+    same[2].bias.data += same[2].weight.sum(1)
+    same[2].weight.data *= 2
+    torch.testing.assert_close(network(images), same(images))
+    torch.testing.assert_close(upper_bound(network, images, 0.1), upper_bound(same, images, 0.1))
+
+
+def test_an_unfinished_rule_says_what_it_lacks() -> None:
+    @register(nn.Tanh)
+    class Nothing(Rule):
+        pass
+
+    @register(nn.Sigmoid)
+    class Half(Affine):
+        pass
+
+    with pytest.raises(UnsupportedLayer, match=r"Nothing does not define interval\(\)"):
+        interval(nn.Tanh(), box())
+    with pytest.raises(UnsupportedLayer, match=r"Half does not define apply_absolute\(\)"):
+        interval(nn.Sigmoid(), box())
+
+
+def test_a_monotone_layer_that_works_in_place_leaves_the_box_alone() -> None:
+    @register(nn.ELU)
+    class EluRule(Monotone):
+        pass
+
+    mixed = Box.ball(torch.rand(2, 4), 0.1, points=-torch.rand(3, 4))
+    before = mixed.centre.clone()
+    output = interval(Residual(nn.ELU(inplace=True)), mixed)
+    assert torch.equal(mixed.centre, before)
+    torch.testing.assert_close(output.points, F.elu(before[:3]) + before[:3])
+
+
+def test_the_last_registration_wins() -> None:
+    @register(nn.ReLU)
+    class Wrong(Monotone):
+        def interval(self, layer: nn.Module, box: Box) -> Box:
+            return Box(box.centre * 0 + 7, box.radius)
+
+    assert (interval(nn.ReLU(), box()).centre == 7).all()
+
+
+def test_a_subclass_with_the_same_forward_inherits_the_rule() -> None:
+    class Named(nn.Linear):
+        pass
+
+    class Chain(nn.Sequential):
+        pass
+
+    layer = Named(4, 1).double()
+    images = torch.rand(2, 4, dtype=torch.float64)
+    torch.testing.assert_close(upper_bound(Chain(layer), images, 0.0), layer(images)[:, 0])
+
+
+def test_a_subclass_with_another_forward_needs_its_own_rule() -> None:
+    class Squared(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) ** 2
+
+    class Reversed(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in reversed(self):
+                x = layer(x)
+            return x
+
+    for layer in (Squared(4, 1).double(), Reversed(nn.Linear(4, 4), nn.ReLU()).double()):
+        with pytest.raises(UnsupportedLayer, match=f"no bound rule for layer .*{type(layer).__name__}"):
+            interval(layer, box())
+
+    @register(Squared)
+    class SquaredRule(Rule[Squared]):
+        def interval(self, layer: Squared, box: Box) -> Box:
+            return Box(box.centre[:, :1], box.radius[:, :1])
+
+    interval(Squared(4, 1).double(), box())
+
+
+@pytest.mark.parametrize("kind", ["forward", "pre"])
+@pytest.mark.parametrize("place", ["layer", "container", "nested"])
+def test_hooks_are_refused(kind: str, place: str) -> None:
+    inner = nn.Sequential(nn.ReLU())
+    network = scalar(Residual(inner))
+    layer = {"layer": network[2], "container": network, "nested": inner}[place]
+    if kind == "forward":
+        handle = layer.register_forward_hook(lambda module, inputs, output: output + 100)
+    else:
+        handle = layer.register_forward_pre_hook(lambda module, inputs: inputs[0] + 100)
+    for method in ("ibp", "crown-ibp", "best"):
+        with pytest.raises(UnsupportedLayer, match="forward hooks"):
+            upper_bound(network, torch.rand(2, 4, dtype=torch.float64), 0.1, method=method)
+    handle.remove()
+    upper_bound(network, torch.rand(2, 4, dtype=torch.float64), 0.1)
+
+
+def test_a_forward_put_on_the_instance_is_refused() -> None:
+    layer = nn.ReLU()
+    layer.forward = lambda x: x + 100
+    with pytest.raises(UnsupportedLayer, match="ReLU has a patched forward"):
+        interval(layer, box())

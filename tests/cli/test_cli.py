@@ -1,0 +1,128 @@
+"""The command line as a user meets it: the real entry point, its output and its exit code."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from prood import cli
+from prood.models import load
+from prood.version import __version__
+
+
+@pytest.fixture
+def prood(monkeypatch, capsys):
+    """Run `prood …` in this process; the exit code, what it printed, and what it complained about."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["prood", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", "200")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A recipe of a few steps on images of our own: bright squares against dark noise."""
+    folder = tmp_path_factory.mktemp("tiny")
+    generator = np.random.default_rng(0)
+    inside = generator.integers(0, 60, (60, 28, 28), dtype=np.uint8)
+    labels = np.arange(60) % 3
+    for image, label in zip(inside, labels, strict=True):
+        image[4 + 6 * label : 12 + 6 * label, 8:20] = 250
+    np.savez(folder / "in.npz", images=inside, labels=labels)
+    np.savez(folder / "out.npz", images=generator.integers(0, 256, (60, 28, 28), dtype=np.uint8))
+    methods = "".join(f"[train.{name}]\nepochs = 1\nbatch = 20\n" for name in ("plain", "oe", "discriminator", "prood"))
+    (folder / "tiny.toml").write_text(
+        f'[data]\ninside = "npz:{folder}/in.npz"\noutside = "npz:{folder}/out.npz"\n'
+        f'[networks.classifier]\nname = "small"\nwidth = 4\n[networks.discriminator]\nsize = "digits"\n{methods}'
+    )
+    return folder / "tiny.toml"
+
+
+def test_version_and_help(prood):
+    assert prood("--version") == (0, f"prood {__version__}\n", "")
+    code, out, _ = prood("--help")
+    assert code == 0
+    for command in ("quickstart", "train", "combine", "info"):
+        assert command in out
+        assert "Usage" in prood(command, "--help")[1]
+
+
+def test_train_combine_and_info(prood, tiny, tmp_path):
+    runs = {name: tmp_path / name for name in ("plain", "discriminator", "prood", "combined")}
+    assert prood("train", "plain", "--recipe", tiny, "--run", runs["plain"])[0] == 0
+    code, out, _ = prood(
+        "train",
+        "discriminator",
+        "--recipe",
+        tiny,
+        "--run",
+        runs["discriminator"],
+        "--seed",
+        5,
+        "--set",
+        "train.eps=0.1",
+    )
+    assert (code, out) == (0, f"wrote {runs['discriminator']}\n")
+    arguments = ("--recipe", tiny, "--run", runs["prood"], "--discriminator", runs["discriminator"], "--shift", 1.5)
+    assert prood("train", "prood", *arguments)[0] == 0
+    parts = ("--classifier", runs["plain"], "--discriminator", runs["discriminator"])
+    assert prood("combine", *parts, "--shift", 2, "--run", runs["combined"])[0] == 0
+
+    about = load(runs["discriminator"])[1]
+    assert (about.seed, about.eps) == (5, 0.1)
+    assert load(runs["prood"])[0].shift == 1.5
+    assert load(runs["combined"])[1].classes == ["0", "1", "2"]
+    code, out, _ = prood("info", runs["combined"])
+    assert code == 0
+    assert "joint model" in out
+    assert "no input whatsoever gets a confidence above" in out
+
+
+def test_a_run_is_not_overwritten_but_resumed_when_asked(prood, tiny, tmp_path):
+    arguments = ("train", "plain", "--recipe", tiny, "--run", tmp_path / "run")
+    assert prood(*arguments)[0] == 0
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    code, _, err = prood(*arguments)
+    assert code == 2
+    assert "--resume" in err
+    assert prood(*arguments, "--resume")[0] == 0
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train", "prood", "--run", "x"), "--discriminator"),
+        (("train", "oe", "--run", "x", "--recipe", "nosuch"), "no recipe 'nosuch'"),
+        (("train", "oe", "--run", "x", "--set", "train.epoch=3"), "unknown key 'epoch'"),
+        (("train", "oe", "--run", "x", "--set", "nonsense"), "train.epochs=5"),
+        (("train", "oe", "--run", "x", "--set", "train.lr=fast"), "must be of type float"),
+        (("train", "oe", "--run", "x", "--precision", "float8"), "bfloat16"),
+        (("train", "oe", "--run", "x", "--device", "cuda:77"), "no device"),
+        (("train", "oe", "--run", "x", "--set", "data.inside=nosuch"), "no image set"),
+        (("train", "oe", "--run", "x", "--discriminator", "y"), "belongs to"),
+        (("info", "nosuch"), "no model at nosuch"),
+        (("combine", "--classifier", "a", "--discriminator", "b", "--shift", "1", "--run", "c"), "no model at a"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(prood, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = prood(*words)
+    assert code == 2
+    assert said in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "x" / "model.safetensors").exists()
+
+
+def test_an_unknown_method_is_refused(prood):
+    code, _, err = prood("train", "magic", "--run", "x")
+    assert code == 2
+    assert "discriminator" in err

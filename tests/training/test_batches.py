@@ -1,0 +1,127 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from prood.data import Augment, ImageSet
+from prood.errors import ProodError
+from prood.training import distributed
+from prood.training.batches import Batches
+from prood.training.objectives import Batch
+
+CPU = torch.device("cpu")
+
+
+def numbered(name: str, count: int, side: int = 4, labels: bool = True) -> ImageSet:
+    """Images that can be told apart: number n is filled with n, except for the first pixel."""
+    images = torch.arange(count, dtype=torch.uint8)[:, None, None, None].repeat(1, 1, side, side)
+    return ImageSet(name, images, torch.arange(count) % 5 if labels else None)
+
+
+def batches(**changes: Any) -> Batches:
+    options = {"batch": 6, "seed": 3, "augment": Augment(), "noise": False, "device": CPU}
+    inside = changes.pop("inside", numbered("in", 20))
+    outside = changes.pop("outside", numbered("out", 31, labels=False))
+    return Batches(inside, outside, **(options | changes))
+
+
+def tensors(pair: tuple[Batch, Batch | None]) -> list[Tensor]:
+    fields = [value for batch in pair if batch for value in (batch.images, batch.labels, batch.noise)]
+    return [value for value in fields if value is not None]
+
+
+def numbers(batch: Batch) -> list[int]:
+    return (batch.images[:, 0, 0, 0] * 255).round().int().tolist()
+
+
+AUGMENT = Augment(pad=1, flip=True, degrees=20, scale=0.2)
+
+
+def test_a_batch_is_a_pure_function_of_the_step() -> None:
+    first, second = batches(augment=AUGMENT, noise=True), batches(augment=AUGMENT, noise=True)
+    straight = [tensors(first(step)) for step in range(9)]
+    torch.manual_seed(0)  # and not of the global generator
+    for step in (8, 0, 5, 3, 5):
+        assert all(torch.equal(a, b) for a, b in zip(tensors(second(step)), straight[step], strict=True))
+
+
+def test_an_epoch_shows_every_image_once_and_the_labels_follow() -> None:
+    made = batches(inside=numbered("in", 18))
+    assert made.steps_per_epoch == 3
+    for epoch in range(2):
+        seen = []
+        for step in range(3 * epoch, 3 * epoch + 3):
+            inside, _ = made(step)
+            assert inside.targets.tolist() == [number % 5 for number in numbers(inside)]
+            seen += numbers(inside)
+        assert sorted(seen) == list(range(18))
+
+
+def test_epochs_are_those_of_the_in_distribution() -> None:
+    small, large = numbered("small", 7), numbered("large", 40)
+    assert batches(inside=large, outside=small).steps_per_epoch == 6
+    assert batches(inside=small, outside=large).steps_per_epoch == 1
+
+
+def test_images_are_floats_between_zero_and_one() -> None:
+    images = torch.tensor([0, 128, 255], dtype=torch.uint8)[:, None, None, None].expand(3, 1, 2, 2)
+    inside, outside = batches(inside=ImageSet("x", images.contiguous()), outside=None, batch=3)(0)
+    assert outside is None
+    assert inside.images.dtype == torch.float32
+    assert sorted(inside.images[:, 0, 0, 0].tolist()) == pytest.approx([0, 128 / 255, 1])
+
+
+def test_order_augmentation_and_noise_change_with_step_seed_and_set() -> None:
+    same = numbered("same", 30)
+    made = batches(inside=same, outside=same, batch=30, augment=AUGMENT, noise=True)
+    other = batches(inside=same, outside=same, batch=30, augment=AUGMENT, noise=True, seed=4)
+    pairs = [made(0), made(1), other(0), other(1)]
+    drawn = [batch.images for pair in pairs for batch in pair if batch] + [pair[1].noise for pair in pairs if pair[1]]
+    for i, one in enumerate(drawn):
+        assert not any(torch.equal(one, two) for two in drawn[i + 1 :])  # type: ignore[arg-type]
+
+
+def test_noise_is_uniform_between_minus_one_and_one_and_only_where_asked_for() -> None:
+    _, outside = batches(
+        noise=True, batch=20, inside=numbered("in", 20, side=40), outside=numbered("out", 40, side=40)
+    )(0)
+    assert outside is not None
+    assert outside.noise is not None
+    assert outside.noise.shape == outside.images.shape
+    assert outside.noise.min() >= -1
+    assert outside.noise.max() <= 1
+    assert abs(outside.noise.mean()) < 0.02
+    assert abs(outside.noise.square().mean() - 1 / 3) < 0.02
+    assert batches()(0)[1].noise is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_the_rows_of_all_processes_make_up_the_global_batch(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tensors(batches(augment=AUGMENT, noise=True)(4))
+    monkeypatch.setattr(distributed, "world_size", lambda: processes)
+    parts = []
+    for rank in range(processes):
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
+        parts.append(tensors(batches(augment=AUGMENT, noise=True)(4)))
+    for index, tensor in enumerate(whole):
+        mine = [part[index] for part in parts]
+        assert {len(rows) for rows in mine} == {6 // processes}
+        assert torch.equal(torch.stack(mine, 1).flatten(0, 1), tensor)
+
+
+def test_refuses_a_batch_that_the_processes_cannot_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "world_size", lambda: 4)
+    with pytest.raises(ProodError, match="batch = 6 must be a multiple of the 4 processes"):
+        batches()
+
+
+def test_refuses_sets_of_different_shapes() -> None:
+    with pytest.raises(ProodError, match=r"in and out have images of different shapes, \(1, 4, 4\) and \(1, 5, 5\)"):
+        batches(outside=numbered("out", 30, side=5))
+
+
+@pytest.mark.parametrize("which", ["inside", "outside"])
+def test_refuses_a_batch_larger_than_a_set(which: str) -> None:
+    with pytest.raises(ProodError, match="choose a batch size of at most 4"):
+        batches(**{which: numbered("few", 4)})

@@ -1,0 +1,85 @@
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from prood.errors import ProodError
+from prood.models import load
+from prood.training import Recipe, Run, combine, describe, load_recipe, train
+
+
+@pytest.fixture(scope="module")
+def runs(toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("described")
+    recipe = load_recipe(str(toml))
+    for method in ("oe", "discriminator"):
+        short = recipe.with_settings(method, ["train.epochs=0.5"])
+        train(method, short, folder / method, device="cpu", console=Console(quiet=True))
+    combine(folder / "oe", folder / "discriminator", folder / "joint", shift=1.0)
+    return folder
+
+
+def test_a_classifier(runs: Path, recipe: Recipe) -> None:
+    facts = describe(runs / "oe")
+    model, about = load(runs / "oe")
+    assert facts["file"] == str(runs / "oe" / "model.safetensors")
+    assert facts["model"] == "classifier"
+    assert facts["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    assert facts["architecture"] == {"name": "small", "classes": 4, "width": 4}
+    assert facts["classes"] == ["0", "1", "2", "3"]
+    assert facts["data"] == about.data
+    assert facts["settings"]["train"]["epochs"] == 0.5
+    assert facts["training"]["step"] == 2
+    assert "ceiling" not in facts
+    assert "eps" not in facts
+    json.dumps(facts)
+
+
+def test_a_discriminator_says_its_ceiling(runs: Path) -> None:
+    facts = describe(runs / "discriminator")
+    model, _ = load(runs / "discriminator")
+    assert facts["model"] == "discriminator"
+    assert facts["eps"] == 0.05
+    assert facts["ceiling"] == f"g never exceeds {model.ceiling:.4f}"
+    assert "status" not in facts
+
+
+def test_a_joint_model_says_the_confidence_that_nothing_exceeds(runs: Path) -> None:
+    facts = describe(runs / "joint")
+    model, _ = load(runs / "joint")
+    assert facts["model"] == "joint model"
+    assert facts["shift"] == 1.0
+    assert facts["ceiling"].endswith(f"{model.ceiling(4):.4f}")  # type: ignore[operator]
+    assert "training" not in facts
+
+
+def test_a_file_by_itself(runs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.safetensors"
+    file.write_bytes((runs / "oe" / "model.safetensors").read_bytes())
+    facts = describe(str(file))
+    assert facts["file"] == str(file)
+    assert "training" not in facts
+
+
+def test_a_run_that_has_not_ended_says_how_far_it_came(tmp_path: Path, recipe: Recipe) -> None:
+    run = Run(tmp_path)
+    run.open(recipe.resolved("oe"), resume=False)
+    assert set(describe(tmp_path)) == {"status", "settings"}
+    run.log({"step": 30, "loss": 0.5})
+    with run.metrics.open("a") as file:
+        file.write('{"step": 40, "lo')
+    facts = describe(tmp_path)
+    assert "not finished: continue it with --resume" in facts["status"]
+    assert facts["training"] == {"step": 30, "loss": 0.5}
+    assert facts["settings"]["method"] == "oe"
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ProodError, match="is no run: it holds neither a model nor a recipe"):
+        describe(tmp_path)
+    with pytest.raises(ProodError, match="there is no model at"):
+        describe(tmp_path / "nowhere")
+    (tmp_path / "photo.png").write_bytes(b"PNG")
+    with pytest.raises(ProodError, match="damaged or no safetensors file"):
+        describe(tmp_path / "photo.png")

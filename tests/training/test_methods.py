@@ -1,0 +1,295 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import nn
+
+from prood import data
+from prood.errors import ProodError
+from prood.models import Discriminator, ProoD, load, read_metadata, save, small
+from prood.training import Recipe, Run, combine, load_recipe, methods, train
+
+
+@pytest.fixture(scope="module")
+def runs(toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One finished run of each method, in a folder of its name."""
+    folder = tmp_path_factory.mktemp("runs")
+    recipe, console = load_recipe(str(toml)), Console(quiet=True)
+    for method in ("plain", "oe", "discriminator"):
+        train(method, recipe, folder / method, device="cpu", console=console)
+    train("prood", recipe, folder / "prood", discriminator=folder / "discriminator", device="cpu", console=console)
+    combine(folder / "oe", folder / "discriminator", folder / "prood-s", shift=2.0)
+    return folder
+
+
+def fit(method: str, recipe: Recipe, folder: Path, **options: Any) -> nn.Module:
+    return train(method, recipe, folder, device="cpu", console=Console(quiet=True), **options)
+
+
+@pytest.mark.parametrize("method", ["plain", "oe", "discriminator", "prood", "prood-s"])
+def test_a_run_is_a_folder_that_says_what_is_in_it(method: str, runs: Path, recipe: Recipe) -> None:
+    run = Run(runs / method)
+    about = read_metadata(run.folder)
+    assert run.finished
+    assert not run.checkpoint.exists()
+    assert about.recipe == json.loads(run.recipe.read_text())
+    assert about.classes == (None if method == "discriminator" else ["0", "1", "2", "3"])
+    assert about.eps == (0.05 if method in ("discriminator", "prood", "prood-s") else None)
+    assert about.shift == {"prood": 1.5, "prood-s": 2.0}.get(method)
+    inside, outside = data.load(recipe.inside), data.load(recipe.outside)
+    used = [inside] if method == "plain" else [inside, outside]
+    assert about.data == {images.name: images.fingerprint() for images in used}
+
+
+@pytest.mark.parametrize("method", ["plain", "oe", "discriminator", "prood"])
+def test_training_leaves_metrics_settings_and_tensorboard(method: str, runs: Path, recipe: Recipe) -> None:
+    run = Run(runs / method)
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [4, 8, 12]
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    assert read_metadata(run.folder).seed == 0
+    settings = json.loads(run.recipe.read_text())
+    assert recipe.resolved(method) | {"train": settings["train"]} == {
+        key: value for key, value in settings.items() if key not in ("discriminator_run", "shift")
+    }
+    events = list((run.folder / "tensorboard").iterdir())
+    assert len(events) == 1
+    assert events[0].stat().st_size > 200
+
+
+def test_tensorboard_reads_the_numbers_of_the_metrics(runs: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(runs / "discriminator" / "tensorboard"))
+    events.Reload()
+    last = Run(runs / "discriminator").last_metrics()
+    assert last is not None
+    for name in ("loss", "g_in", "live", "spread"):
+        scalar = events.Scalars(name)[-1]
+        assert scalar.step == 12
+        assert scalar.value == pytest.approx(last[name])
+
+
+def test_what_is_returned_is_what_was_saved(runs: Path, recipe: Recipe, tmp_path: Path) -> None:
+    model = fit("prood", recipe, tmp_path / "again", discriminator=runs / "discriminator")
+    saved, _ = load(tmp_path / "again")
+    images = data.load(recipe.inside).floats()
+    assert not model.training
+    with torch.no_grad():
+        assert torch.equal(model(images), saved(images))
+
+
+def test_the_joint_model_keeps_its_discriminator_bit_by_bit(runs: Path) -> None:
+    """And with it the certificate that was trained."""
+    g, _ = load(runs / "discriminator")
+    for joint in ("prood", "prood-s"):
+        model, _ = load(runs / joint)
+        assert isinstance(model, ProoD)
+        kept = model.discriminator.state_dict()
+        assert all(torch.equal(value, kept[name]) for name, value in g.state_dict().items())
+
+
+def test_the_combined_model_holds_the_classifier_as_it_was(runs: Path) -> None:
+    f, _ = load(runs / "oe")
+    model, _ = load(runs / "prood-s")
+    assert isinstance(model, ProoD)
+    assert all(torch.equal(value, model.classifier.state_dict()[name]) for name, value in f.state_dict().items())
+
+
+def test_semi_joint_training_trains_something_else_than_outlier_exposure(runs: Path) -> None:
+    joint, _ = load(runs / "prood")
+    oe, _ = load(runs / "oe")
+    assert isinstance(joint, ProoD)
+    assert not all(torch.equal(a, b) for a, b in zip(joint.classifier.parameters(), oe.parameters(), strict=True))
+
+
+def test_a_shift_of_ones_own_beats_the_recipes(runs: Path, recipe: Recipe, tmp_path: Path) -> None:
+    short = recipe.with_settings("prood", ["train.epochs=0.25"])
+    fit("prood", short, tmp_path / "a", discriminator=runs / "discriminator", shift=-0.5)
+    assert read_metadata(tmp_path / "a").shift == -0.5
+    assert json.loads(Run(tmp_path / "a").recipe.read_text())["shift"] == -0.5
+    fit("prood", short, tmp_path / "b", discriminator=runs / "discriminator", shift=0.0)
+    assert read_metadata(tmp_path / "b").shift == 0.0
+
+
+def test_the_seed_decides_the_first_weights(recipe: Recipe, tmp_path: Path) -> None:
+    def first_weights(name: str, seed: int) -> torch.Tensor:
+        torch.rand(3)
+        settings = [f"train.seed={seed}", "train.epochs=0.25", "train.lr=1e-30"]
+        model = fit("plain", recipe.with_settings("plain", settings), tmp_path / name)
+        assert read_metadata(tmp_path / name).seed == seed
+        return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+    before = torch.get_rng_state()
+    weights = [first_weights("a", 1), first_weights("b", 1), first_weights("c", 2)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    torch.set_rng_state(before)
+
+
+# Resuming
+
+
+def test_a_finished_run_is_returned_as_it_is(runs: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Run(runs / "plain").model.read_bytes()
+    monkeypatch.setattr(methods, "fit", lambda *_, **__: pytest.fail("it trained again"))
+    model = fit("plain", recipe, runs / "plain", resume=True)
+    assert torch.equal(model[1].weight, load(runs / "plain")[0][1].weight)  # type: ignore[index]
+    assert Run(runs / "plain").model.read_bytes() == before
+
+
+def test_a_folder_with_a_run_is_not_taken(runs: Path, recipe: Recipe) -> None:
+    with pytest.raises(ProodError, match="holds a run already: continue it with --resume"):
+        fit("plain", recipe, runs / "plain")
+    with pytest.raises(ProodError, match="holds a run already"):
+        combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=2.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (["train.lr=0.2"], "train.lr"),
+        (["train.lr=0.2", "train.epochs=4"], "train.epochs, train.lr"),
+        (["augment.pad=0"], "augment.pad"),
+        (["networks.classifier.width=5"], "classifier.width"),
+    ],
+)
+def test_resuming_with_other_settings_names_them(settings: list[str], named: str, runs: Path, recipe: Recipe) -> None:
+    with pytest.raises(ProodError, match=rf"was started with other settings \({named}\)"):
+        fit("plain", recipe.with_settings("plain", settings), runs / "plain", resume=True)
+
+
+def test_resuming_another_method_or_shift_is_refused(runs: Path, recipe: Recipe) -> None:
+    with pytest.raises(ProodError, match="method"):
+        fit("oe", recipe, runs / "plain", resume=True)
+    with pytest.raises(ProodError, match=r"other settings \(shift\)"):
+        fit("prood", recipe, runs / "prood", discriminator=runs / "discriminator", shift=9.0, resume=True)
+
+
+def test_combining_again_gives_the_same(runs: Path) -> None:
+    before = Run(runs / "prood-s").model.read_bytes()
+    combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=2.0, resume=True)
+    assert Run(runs / "prood-s").model.read_bytes() == before
+    with pytest.raises(ProodError, match=r"other settings \(shift\)"):
+        combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=3.0, resume=True)
+
+
+# A discriminator that has gone constant
+
+
+@pytest.mark.parametrize("bound", ["ibp", "crown-ibp"])
+def test_a_constant_discriminator_is_an_error_with_the_model_kept(
+    bound: str,
+    recipe: Recipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    console: Console,
+    said: Callable[[], str],
+) -> None:
+    build = methods.build
+
+    def dead(spec: Any) -> nn.Module:
+        model = build(spec)
+        nn.init.constant_(model.body[-1].bias, -1e3)  # type: ignore[union-attr, index, arg-type]
+        return model
+
+    monkeypatch.setattr(methods, "build", dead)
+    short = recipe.with_settings("discriminator", [f"train.bound={bound}"])
+    with pytest.raises(
+        ProodError, match="trained to the end, but the discriminator has gone constant .*: try a longer"
+    ):
+        train("discriminator", short, tmp_path / "run", device="cpu", console=console)
+    assert said().count("warning") == 1
+    assert isinstance(load(tmp_path / "run")[0], Discriminator)
+
+
+# What is refused
+
+
+def test_semi_joint_training_needs_a_discriminator(runs: Path, recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(ProodError, match="needs a trained discriminator: give one with --discriminator RUN"):
+        fit("prood", recipe, tmp_path / "run")
+    for wrong in ("plain", "prood"):
+        with pytest.raises(ProodError, match="holds no discriminator: train one with 'prood train discriminator'"):
+            fit("prood", recipe, tmp_path / "run", discriminator=runs / wrong)
+    with pytest.raises(ProodError, match="there is no model at"):
+        fit("prood", recipe, tmp_path / "run", discriminator=tmp_path / "nowhere")
+    with pytest.raises(ProodError, match="--discriminator belongs to 'prood train prood', not to oe"):
+        fit("oe", recipe, tmp_path / "run", discriminator=runs / "discriminator")
+    assert not (tmp_path / "run").exists()
+
+
+def test_combine_refuses_the_wrong_kinds(runs: Path, tmp_path: Path) -> None:
+    for wrong, kind in (("discriminator", "Discriminator"), ("prood", "ProoD")):
+        with pytest.raises(ProodError, match=f"holds a {kind}: give a plain classifier to combine"):
+            combine(runs / wrong, runs / "discriminator", tmp_path / "run", shift=0.0)
+    with pytest.raises(ProodError, match="oe holds no discriminator"):
+        combine(runs / "oe", runs / "oe", tmp_path / "run", shift=0.0)
+    with pytest.raises(ProodError, match="there is no model at"):
+        combine(tmp_path / "nowhere", runs / "discriminator", tmp_path / "run", shift=0.0)
+    with pytest.raises(ProodError, match="finite"):
+        combine(runs / "oe", runs / "discriminator", tmp_path / "run", shift=float("nan"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_refusal_is_one_line(runs: Path, recipe: Recipe, tmp_path: Path) -> None:
+    attempts: list[Callable[[], object]] = [
+        lambda: fit("prood", recipe, tmp_path / "run"),
+        lambda: fit("prod", recipe, tmp_path / "run"),
+        lambda: fit("plain", recipe, runs / "plain"),
+        lambda: fit("plain", recipe.with_settings("plain", ["train.lr=2"]), runs / "plain", resume=True),
+        lambda: fit("plain", recipe.with_settings("plain", ["data.inside=npz:none.npz"]), tmp_path / "a"),
+        lambda: fit("plain", recipe.with_settings("plain", ["networks.classifier.name=big"]), tmp_path / "b"),
+        lambda: fit("plain", recipe.with_settings("plain", ["networks.classifier.depth=3"]), tmp_path / "c"),
+        lambda: fit("plain", recipe.with_settings("plain", ["train.batch=1000"]), tmp_path / "d"),
+        lambda: fit("oe", recipe.with_settings("oe", ["data.outside=faces"]), tmp_path / "e"),
+        lambda: train("plain", recipe, tmp_path / "f", device="banana"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ProodError) as error:
+            attempt()
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("device", ["banana", "cuda:99"])
+def test_refuses_a_device_that_is_not_there(device: str, recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(ProodError, match=f"there is no device '{device}' here: choose cpu"):
+        train("plain", recipe, tmp_path / "run", device=device)
+
+
+def test_a_classifier_needs_labels_and_a_discriminator_does_not(recipe: Recipe, tmp_path: Path) -> None:
+    swapped = [f"data.inside={recipe.outside}", f"data.outside={recipe.inside}", "train.epochs=0.25"]
+    with pytest.raises(ProodError, match="outside.npz has no labels: a classifier cannot be trained on it"):
+        fit("plain", recipe.with_settings("plain", swapped), tmp_path / "plain")
+    fit("discriminator", recipe.with_settings("discriminator", swapped), tmp_path / "discriminator")
+
+
+def test_named_classes_keep_their_names(recipe: Recipe, tmp_path: Path) -> None:
+    settings = ["data.inside=digits:test", "data.outside=faces", "train.epochs=0.1", "train.batch=100"]
+    fit("oe", recipe.with_settings("oe", settings), tmp_path / "run")
+    assert read_metadata(tmp_path / "run").classes == list("01234567")
+
+
+def test_noise_may_be_the_out_distribution(recipe: Recipe, tmp_path: Path) -> None:
+    fit("oe", recipe.with_settings("oe", ["data.outside=smooth", "train.epochs=0.25"]), tmp_path / "run")
+    assert any(name.startswith("smooth") for name in read_metadata(tmp_path / "run").data)
+
+
+def test_a_run_folder_that_holds_a_foreign_model_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    model = small(3)
+    model.architecture = {"name": "small", "classes": 3}  # type: ignore[assignment]
+    save(model, tmp_path / "model.safetensors")
+    with pytest.raises(ProodError, match="holds a model but no recipe"):
+        fit("plain", recipe, tmp_path)
+
+
+def test_colour_images_are_refused_by_a_grey_discriminator_set(recipe: Recipe, tmp_path: Path) -> None:
+    np.savez(tmp_path / "colour.npz", images=np.zeros((30, 8, 8, 3), np.uint8))
+    settings = [f"data.outside=npz:{tmp_path / 'colour.npz'}"]
+    with pytest.raises(ProodError, match="different shapes"):
+        fit("discriminator", recipe.with_settings("discriminator", settings), tmp_path / "run")

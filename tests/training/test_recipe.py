@@ -1,0 +1,232 @@
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prood.data import Augment
+from prood.errors import ProodError
+from prood.training import METHODS, Recipe, TrainOptions, load_recipe, recipe_names
+from prood.training.objectives import CertifiedDiscriminator
+from prood.training.recipe import parse
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A minimal recipe; a change of None removes a table."""
+    tables: dict[str, Any] = {
+        "data": {"inside": "digits:train", "outside": "smooth"},
+        "networks": {"classifier": {"name": "small"}, "discriminator": {"size": "digits"}},
+        "train": {"plain": {"epochs": 2}, "discriminator": {"eps": 0.1}},
+    }
+    return {name: table for name, table in (tables | changes).items() if table is not None}
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_shipped_recipe_is_complete(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert set(recipe.train) == set(METHODS)
+    for method in METHODS:
+        assert recipe.resolved(method)["method"] == method
+
+
+def test_the_quickstart_recipe_ships() -> None:
+    assert "quickstart" in recipe_names()
+
+
+def test_what_is_not_said_has_its_default() -> None:
+    recipe = parse(document(), "mine")
+    assert recipe.options("plain") == TrainOptions(epochs=2)
+    assert recipe.objective("discriminator") == CertifiedDiscriminator(eps=0.1)
+    assert recipe.augment == Augment()
+    assert recipe.shift == 0.0
+
+
+def test_resolved_holds_every_setting_and_survives_json() -> None:
+    resolved = parse(document(), "mine").resolved("discriminator")
+    assert set(resolved) == {"recipe", "method", "inside", "outside", "augment", "discriminator", "train"}
+    options = {item.name for kind in (TrainOptions, CertifiedDiscriminator) for item in fields(kind)}
+    assert set(resolved["train"]) == options
+    assert resolved["train"]["lr"] == TrainOptions().lr
+    assert resolved["train"]["eps"] == 0.1
+    assert set(resolved["augment"]) == set(Augment.__dataclass_fields__)
+    assert json.loads(json.dumps(resolved))["train"]["bound"] == "crown-ibp"
+    assert parse(document(), "mine").resolved("plain")["classifier"] == {"name": "small"}
+
+
+# Settings of the command line
+
+
+def changed(method: str, *settings: str) -> Recipe:
+    return parse(document(), "mine").with_settings(method, settings)
+
+
+def test_settings_reach_every_table() -> None:
+    recipe = changed(
+        "discriminator",
+        "train.epochs=5",
+        "train.drops=[1, 2.5]",
+        "train.bound=ibp",
+        "train.compile=true",
+        "data.outside=npz:my/own.npz",
+        "augment.pad=2",
+        "augment.flip=true",
+        "networks.discriminator.size=S",
+        "networks.classifier.width=8",
+        "joint.shift=3",
+    )
+    options = recipe.options("discriminator")
+    assert (options.epochs, options.drops, options.compile) == (5.0, (1.0, 2.5), True)
+    assert recipe.objective("discriminator") == CertifiedDiscriminator(eps=0.1, bound="ibp")
+    assert recipe.outside == "npz:my/own.npz"
+    assert recipe.augment == Augment(pad=2, flip=True)
+    assert recipe.discriminator == {"size": "S"}
+    assert recipe.classifier == {"name": "small", "width": 8}
+    assert recipe.shift == 3.0
+    assert recipe.options("plain").epochs == 2  # train. means the table of the method alone
+
+
+def test_settings_leave_the_recipe_itself_alone() -> None:
+    recipe = parse(document(), "mine")
+    before = recipe.resolved("plain")
+    recipe.with_settings("plain", ["train.epochs=7", "networks.classifier.name=resnet18", "augment.pad=1"])
+    assert recipe.resolved("plain") == before
+    assert recipe.with_settings("plain", []) == recipe
+
+
+def test_blanks_around_a_setting_do_not_matter() -> None:
+    assert changed("plain", " train.epochs = 5 ").options("plain").epochs == 5
+
+
+def test_a_value_may_hold_an_equals_sign() -> None:
+    assert changed("plain", "data.inside=npz:a=b.npz").inside == "npz:a=b.npz"
+
+
+def test_a_method_without_a_table_gets_one() -> None:
+    assert changed("oe", "train.epochs=4").options("oe") == TrainOptions(epochs=4)
+
+
+@pytest.mark.parametrize("setting", ["train.epochs", "epochs=5", "=5", "", "5"])
+def test_refuses_settings_it_cannot_read(setting: str) -> None:
+    with pytest.raises(ProodError, match="cannot read the setting .* write it as train.epochs=5"):
+        changed("plain", setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("train.epoch=5", r"unknown key 'epoch' in \[train.plain\]: it takes epochs, batch"),
+        ("train.eps=0.1", r"unknown key 'eps' in \[train.plain\]"),
+        ("train.plain.epochs=5", r"unknown key 'plain' in \[train.plain\]"),
+        ("train=5", "'plain' in a recipe must be a table"),
+        ("data.between=5", r"unknown key 'between' in \[data\]: it takes inside, outside"),
+        ("data.inside.deep=5", "no setting 'data.inside.deep'"),
+        ("joint.delta=1", r"unknown key 'delta' in \[joint\]: it takes shift"),
+        ("joint.shift=much", "shift = 'much' must be of type float"),
+        ("augment.blur=1", r"unknown key 'blur' in \[augment\]"),
+        ("augment.pad=-1", "cannot pad by -1"),
+        ("networks.referee.name=small", r"unknown key 'referee' in \[networks\]"),
+        ("optimizer.lr=1", "unknown key 'optimizer' in a recipe: it takes data, augment"),
+        ("train.seed=1.5", "seed = 1.5 must be of type int"),
+        ("train.seed=", "seed = '' must be of type int"),
+        ("train.epochs=many", "epochs = 'many' must be of type float"),
+        ("train.epochs=true", "epochs = True must be of type float"),
+        ("train.nesterov=1", "nesterov = 1 must be of type bool"),
+        ("train.optimizer=lion", "optimizer = 'lion' is not one of adam, sgd"),
+        ("train.precision=float16", "precision = 'float16' is not one of float32, bfloat16"),
+        ("train.drops=5", "drops must be a list"),
+        ('train.drops=["late"]', "drops = 'late' must be of type float"),
+        ("train.decay_from=soon", "decay_from = 'soon' must be of type float or NoneType"),
+        ("train.lr=-1", "lr must be positive"),
+        ("train.lr=nan", "lr must be positive"),
+    ],
+)
+def test_refuses_wrong_settings_by_name(setting: str, complaint: str) -> None:
+    with pytest.raises(ProodError, match=complaint):
+        changed("plain", setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("train.eps=wide", "eps = 'wide' must be of type float"),
+        ("train.eps=-0.1", "eps"),
+        ("train.bound=crown", "bound = 'crown' is not one of crown-ibp, ibp"),
+        ("train.loss=hinge", "loss = 'hinge' is not one of paper, official"),
+        ("train.attack_steps=2.5", "attack_steps = 2.5 must be of type int"),
+        ("train.certified_weight=1.5", "certified_weight"),
+    ],
+)
+def test_refuses_wrong_settings_of_the_discriminator(setting: str, complaint: str) -> None:
+    with pytest.raises(ProodError, match=complaint):
+        changed("discriminator", setting)
+
+
+def test_refuses_settings_of_an_unknown_method() -> None:
+    with pytest.raises(ProodError, match="unknown method 'prod': choose one of plain, oe, discriminator, prood"):
+        changed("prod", "train.epochs=5")
+
+
+# Documents
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"evaluate": {}}, "unknown key 'evaluate' in a recipe: it takes data, augment, networks, train, joint"),
+        ({"data": {"inside": "digits:train"}}, "recipe 'mine' does not say which outside to use"),
+        ({"data": {"outside": "smooth"}}, "does not say which inside to use"),
+        ({"data": None}, "does not say which inside to use"),
+        ({"networks": {"classifier": {}}}, "does not say which discriminator to use"),
+        ({"networks": {"discriminator": {}}}, "does not say which classifier to use"),
+        ({"networks": {"classifier": "small", "discriminator": {}}}, "'classifier' in a recipe must be a table"),
+        ({"data": "digits"}, "'data' in a recipe must be a table"),
+        ({"train": {"plain": 5}}, "'plain' in a recipe must be a table"),
+        ({"train": {"prod": {}}}, "unknown method 'prod'"),
+        ({"train": {"oe": {"weight": True}}}, "weight = True must be of type float"),
+        ({"train": {"oe": {"epochs": "many"}}}, "epochs = 'many' must be of type float"),
+        ({"joint": {"shift": [1]}}, r"shift = \[1\] must be of type float"),
+        ({"augment": {"degrees": 200}}, "cannot turn"),
+    ],
+    ids=str,
+)
+def test_refuses_wrong_documents(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ProodError, match=complaint):
+        parse(document(**changes), "mine")
+
+
+def test_a_method_that_the_recipe_lacks() -> None:
+    recipe = parse(document(), "mine")
+    with pytest.raises(ProodError, match=r"recipe 'mine' has no table \[train.oe\]"):
+        recipe.options("oe")
+    with pytest.raises(ProodError, match="unknown method 'prod'"):
+        recipe.objective("prod")
+
+
+# Files
+
+
+def test_a_file_of_ones_own_is_named_by_its_stem(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[data]\ninside = "digits:train"\noutside = "smooth"\n'
+        '[networks]\nclassifier = {name = "small"}\ndiscriminator = {size = "S"}\n[train.oe]\nweight = 2\n'
+    )
+    recipe = load_recipe(str(file))
+    assert recipe.name == "mine"
+    assert recipe.resolved("oe")["train"]["weight"] == 2.0
+
+
+@pytest.mark.parametrize("content", [b"[data\n", b"inside = digits\n", b"\xff\xfe", b"a = 1\na = 2\n"])
+def test_refuses_what_is_no_toml(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_bytes(content)
+    with pytest.raises(ProodError, match="is not valid TOML"):
+        load_recipe(str(file))
+
+
+@pytest.mark.parametrize("name", ["cifar11", "", ".", "no/such/file.toml"])
+def test_an_unknown_recipe_is_refused_with_the_known_ones(name: str) -> None:
+    with pytest.raises(ProodError, match="choose one of .*quickstart.*or give a .toml file"):
+        load_recipe(name)
