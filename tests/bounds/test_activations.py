@@ -210,3 +210,15 @@ def test_max_pool_that_returns_indices_is_refused() -> None:
     for bound in (interval, relax):
         with pytest.raises(UnsupportedLayer, match="return_indices"):
             bound(nn.MaxPool2d(2, return_indices=True), box)
+
+
+@pytest.mark.parametrize("points", [0, 2])
+def test_the_fused_relu_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, points: int) -> None:
+    """The compiler gets the plain form: both must be the same box."""
+    torch.manual_seed(0)
+    box = some_box((50,), points, 2.0)
+    fused = interval(nn.ReLU(), box)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    plain = interval(nn.ReLU(), box)
+    torch.testing.assert_close(fused.centre, plain.centre, rtol=0, atol=1e-14)
+    torch.testing.assert_close(fused.radius, plain.radius, rtol=0, atol=1e-14)

@@ -126,7 +126,7 @@ def pools(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, int, int]]:
 @example((nn.AvgPool2d(2, divisor_override=3), (2, 4, 6)), 0)
 @example((nn.AvgPool2d(2, ceil_mode=True), (1, 5, 7)), 0)
 @example((nn.AvgPool2d((2, 2), (2, 2)), (1, 4, 4)), 0)
-@example((nn.AvgPool2d(2, 1), (1, 3, 3)), 0)
+@example((nn.AvgPool2d(3, 2), (1, 6, 6)), 0)  # two windows of three in six, and yet no tiles
 @example((nn.AvgPool2d(3, 3, 1), (1, 6, 6)), 0)
 def test_average_pool(case: tuple[nn.Module, tuple[int, int, int]], points: int) -> None:
     check(*case, points)

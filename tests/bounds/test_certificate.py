@@ -383,3 +383,18 @@ def test_networks_and_images_are_left_as_they_were() -> None:
     before = x.clone()
     upper_bound(network, x, 0.1, clip=None)
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_half_precision_products_keep_a_small_radius(method: str) -> None:
+    """Under autocast the bound may be coarse, but it must still grow with a small eps."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 1))
+    x = torch.rand(3, 1, 6, 6)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        bounds = [upper_bound(network, x, eps, method=method) for eps in (0.0, 1e-3, 1e-2)]  # type: ignore[arg-type]
+    assert all(bound.dtype == torch.float32 for bound in bounds)
+    assert (bounds[0] < bounds[1]).all()
+    assert (bounds[1] < bounds[2]).all()
+    exact = upper_bound(network, x, 1e-2, method=method)  # type: ignore[arg-type]
+    torch.testing.assert_close(bounds[2], exact.detach(), rtol=0.02, atol=0.02)

@@ -78,7 +78,7 @@ def test_the_example_of_the_docstring(inside: Callable[..., Tensor]) -> None:
     assert torch.equal(bound, upper_bound(network, images, 0.1, method="ibp"))
     for point in inside(ball):
         assert (network(point)[:, 0] <= bound + 1e-9).all()
-    with pytest.raises(NoLinearRule, match="Softplus.*pullback"):
+    with pytest.raises(NoLinearRule, match=r"Softplus.*pullback"):
         upper_bound(network, images, 0.1, method="crown-ibp")
     with pytest.raises(NoLinearRule):
         relax(Residual(nn.Softplus()), ball)

@@ -107,7 +107,7 @@ def test_a_run_is_not_overwritten_but_resumed_when_asked(prood, tiny, tmp_path):
         (("train", "oe", "--run", "x", "--precision", "float8"), "bfloat16"),
         (("train", "oe", "--run", "x", "--device", "cuda:77"), "no device"),
         (("train", "oe", "--run", "x", "--set", "data.inside=nosuch"), "no image set"),
-        (("train", "oe", "--run", "x", "--discriminator", "y"), "belongs to"),
+        (("train", "oe", "--run", "x", "--discriminator", "y"), "belong to"),
         (("info", "nosuch"), "no model at nosuch"),
         (("combine", "--classifier", "a", "--discriminator", "b", "--shift", "1", "--run", "c"), "no model at a"),
     ],

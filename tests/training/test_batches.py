@@ -82,6 +82,19 @@ def test_order_augmentation_and_noise_change_with_step_seed_and_set() -> None:
         assert not any(torch.equal(one, two) for two in drawn[i + 1 :])  # type: ignore[arg-type]
 
 
+def test_the_two_sets_are_shuffled_and_augmented_independently() -> None:
+    """Even if they are the same set: x₀ and z₀ must have nothing in common."""
+    same = numbered("same", 30)
+    inside, outside = batches(inside=same, outside=same, batch=30)(0)
+    assert outside is not None
+    assert numbers(inside) != numbers(outside)
+    ramp = torch.arange(16, dtype=torch.uint8).reshape(1, 1, 4, 4).repeat(30, 1, 1, 1)
+    alike = ImageSet("alike", ramp)
+    inside, outside = batches(inside=alike, outside=alike, batch=30, augment=AUGMENT)(0)
+    assert outside is not None
+    assert not torch.equal(inside.images, outside.images)
+
+
 def test_noise_is_uniform_between_minus_one_and_one_and_only_where_asked_for() -> None:
     _, outside = batches(
         noise=True, batch=20, inside=numbered("in", 20, side=40), outside=numbered("out", 40, side=40)

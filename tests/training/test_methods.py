@@ -55,8 +55,9 @@ def test_training_leaves_metrics_settings_and_tensorboard(method: str, runs: Pat
     assert read_metadata(run.folder).seed == 0
     settings = json.loads(run.recipe.read_text())
     assert recipe.resolved(method) | {"train": settings["train"]} == {
-        key: value for key, value in settings.items() if key not in ("discriminator_run", "shift")
+        key: value for key, value in settings.items() if key not in ("data", "discriminator_run", "shift")
     }
+    assert settings["data"].items() <= read_metadata(run.folder).data.items()
     events = list((run.folder / "tensorboard").iterdir())
     assert len(events) == 1
     assert events[0].stat().st_size > 200
@@ -201,11 +202,13 @@ def test_a_constant_discriminator_is_an_error_with_the_model_kept(
     monkeypatch.setattr(methods, "build", dead)
     short = recipe.with_settings("discriminator", [f"train.bound={bound}"])
     with pytest.raises(
-        ProodError, match="trained to the end, but the discriminator has gone constant .*: try a longer"
+        ProodError, match=r"trained to the end, but the discriminator has gone constant .*: try a longer"
     ):
         train("discriminator", short, tmp_path / "run", device="cpu", console=console)
     assert said().count("warning") == 1
     assert isinstance(load(tmp_path / "run")[0], Discriminator)
+    with pytest.raises(ProodError, match="gone constant"):  # nor does it pass for healthy later
+        train("discriminator", short, tmp_path / "run", device="cpu", resume=True)
 
 
 # What is refused
@@ -219,9 +222,30 @@ def test_semi_joint_training_needs_a_discriminator(runs: Path, recipe: Recipe, t
             fit("prood", recipe, tmp_path / "run", discriminator=runs / wrong)
     with pytest.raises(ProodError, match="there is no model at"):
         fit("prood", recipe, tmp_path / "run", discriminator=tmp_path / "nowhere")
-    with pytest.raises(ProodError, match="--discriminator belongs to 'prood train prood', not to oe"):
-        fit("oe", recipe, tmp_path / "run", discriminator=runs / "discriminator")
+    for options in ({"discriminator": runs / "discriminator"}, {"shift": 1.0}):
+        with pytest.raises(ProodError, match="--discriminator and --shift belong to 'prood train prood', not to oe"):
+            fit("oe", recipe, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+def test_other_images_under_the_same_name_are_not_resumed(recipe: Recipe, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (48, 8, 8), dtype=np.uint8)
+    file = tmp_path / "inside.npz"
+    changed = recipe.with_settings("plain", [f"data.inside=npz:{file}"])
+    np.savez(file, images=images, labels=np.arange(48) % 3)
+    fit("plain", changed, tmp_path / "run")
+    images[0, 0, 0] ^= 1
+    np.savez(file, images=images, labels=np.arange(48) % 3)
+    with pytest.raises(ProodError, match=r"other settings \(data"):
+        fit("plain", changed, tmp_path / "run", resume=True)
+
+
+def test_a_mistake_does_not_claim_the_folder(recipe: Recipe, tmp_path: Path) -> None:
+    for setting in ("data.inside=nosuch", "networks.classifier.name=nosuch", "train.batch=1000"):
+        with pytest.raises(ProodError):
+            fit("plain", recipe.with_settings("plain", [setting]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    fit("plain", recipe, tmp_path / "run")
 
 
 def test_combine_refuses_the_wrong_kinds(runs: Path, tmp_path: Path) -> None:
@@ -264,7 +288,7 @@ def test_refuses_a_device_that_is_not_there(device: str, recipe: Recipe, tmp_pat
 
 def test_a_classifier_needs_labels_and_a_discriminator_does_not(recipe: Recipe, tmp_path: Path) -> None:
     swapped = [f"data.inside={recipe.outside}", f"data.outside={recipe.inside}", "train.epochs=0.25"]
-    with pytest.raises(ProodError, match="outside.npz has no labels: a classifier cannot be trained on it"):
+    with pytest.raises(ProodError, match=r"outside.npz has no labels: a classifier cannot be trained on it"):
         fit("plain", recipe.with_settings("plain", swapped), tmp_path / "plain")
     fit("discriminator", recipe.with_settings("discriminator", swapped), tmp_path / "discriminator")
 

@@ -109,7 +109,7 @@ def test_a_method_without_a_table_gets_one() -> None:
 
 @pytest.mark.parametrize("setting", ["train.epochs", "epochs=5", "=5", "", "5"])
 def test_refuses_settings_it_cannot_read(setting: str) -> None:
-    with pytest.raises(ProodError, match="cannot read the setting .* write it as train.epochs=5"):
+    with pytest.raises(ProodError, match=r"cannot read the setting .* write it as train.epochs=5"):
         changed("plain", setting)
 
 
@@ -228,5 +228,5 @@ def test_refuses_what_is_no_toml(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["cifar11", "", ".", "no/such/file.toml"])
 def test_an_unknown_recipe_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ProodError, match="choose one of .*quickstart.*or give a .toml file"):
+    with pytest.raises(ProodError, match=r"choose one of .*quickstart.*or give a .toml file"):
         load_recipe(name)

@@ -177,7 +177,7 @@ def test_a_damaged_checkpoint_is_one_line_with_a_way_out(tmp_path: Path, how: st
     model, made = trained()
     run.save_checkpoint(model, made, 3)
     damage(run.checkpoint, how)
-    with pytest.raises(ProodError, match="checkpoint.safetensors is damaged .*: remove it to start again") as error:
+    with pytest.raises(ProodError, match=r"checkpoint.safetensors is damaged .*: remove it to start again") as error:
         run.load_checkpoint(model, made)
     assert "\n" not in str(error.value)
 

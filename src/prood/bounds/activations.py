@@ -28,7 +28,7 @@ class ReLURule(Monotone[nn.Module]):
 
     def interval(self, layer: nn.Module, box: Box) -> Box:
         leak = self.leak(layer)
-        if leak == 0:
+        if leak == 0 and not torch.compiler.is_compiling():  # the compiler fuses the plain form itself
             return Box(*_BoxReLU.apply(box.centre, box.radius))  # type: ignore[no-untyped-call]
         # Not the layer itself: an in-place one would overwrite the box that the pullback still needs.
         return box.monotone(lambda x: F.leaky_relu(x, leak))

@@ -62,7 +62,7 @@ class Conv2dRule(Affine[nn.Conv2d]):
         )
 
     def constant(self, layer: nn.Conv2d, slope: Tensor) -> Tensor | float:
-        return 0.0 if layer.bias is None else slope.sum((2, 3)) @ layer.bias
+        return 0.0 if layer.bias is None else (slope.sum((2, 3)) * layer.bias).sum(1)
 
 
 def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:

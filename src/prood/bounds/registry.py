@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from prood.bounds.box import Box
@@ -90,15 +91,21 @@ class Affine(Rule[L]):
         return 0.0
 
     def interval(self, layer: L, box: Box) -> Box:
-        return Box(self.apply(layer, box.centre), self.apply_absolute(layer, box.radius))
+        return Box(_widen(self.apply(layer, box.centre)), _widen(self.apply_absolute(layer, box.radius)))
 
     def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
         like = box.radius
 
         def pull(plane: Plane) -> Plane:
-            return Plane(self.adjoint(layer, plane.slope, like), plane.offset + self.constant(layer, plane.slope))
+            slope = _widen(self.adjoint(layer, plane.slope, like))
+            return Plane(slope, plane.offset + self.constant(layer, plane.slope))
 
         return pull
+
+
+def _widen(x: Tensor) -> Tensor:
+    """At least float32: autocast may run the products in half precision, but a small radius would drown in a centre."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 _RULES: dict[type[nn.Module], Rule[Any]] = {}

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 
 
 def start(device: torch.device) -> None:
     """Join the process group that torchrun announces in the environment; do nothing in a single process."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
 
@@ -61,6 +63,20 @@ def average(tensors: Iterable[Tensor]) -> None:
         tensor.copy_(part.view_as(tensor))
 
 
+class _Mean(torch.autograd.Function):
+    """The mean over all processes, and of its gradients. torch.distributed.nn had one, which is deprecated."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        mean = value / world_size()
+        dist.all_reduce(mean)
+        return mean
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _Mean.forward(ctx, gradient)
+
+
 class GlobalBatchNorm2d(nn.BatchNorm2d):
     """Batch norm over all processes. torch's SyncBatchNorm computes the same, but only on GPUs."""
 
@@ -70,9 +86,11 @@ class GlobalBatchNorm2d(nn.BatchNorm2d):
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
-        moments = torch.stack([input.mean((0, 2, 3)), input.square().mean((0, 2, 3))])
-        mean, square = all_reduce(moments) / world_size()  # type: ignore[no-untyped-call]
-        variance = (square - mean.square()).clamp_min(0)
+        # Like torch's: statistics of a bfloat16 batch are float32, and the variance is that of the centred values.
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        mean = _Mean.apply(x.mean((0, 2, 3)))  # type: ignore[no-untyped-call]
+        centred = x - mean[:, None, None]
+        variance = _Mean.apply(centred.square().mean((0, 2, 3)))  # type: ignore[no-untyped-call]
         count = input.numel() // input.shape[1] * world_size()
         with torch.no_grad():
             momentum = self.momentum or 0.0
@@ -80,8 +98,8 @@ class GlobalBatchNorm2d(nn.BatchNorm2d):
             self.running_mean.lerp_(mean, momentum)
             self.running_var.lerp_(variance * count / (count - 1), momentum)
         scale = (variance + self.eps).rsqrt() * self.weight
-        normalised: Tensor = input * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
-        return normalised
+        normalised: Tensor = centred * scale[:, None, None] + self.bias[:, None, None]
+        return normalised.to(input.dtype)
 
 
 def share_batch_norm(model: nn.Module) -> None:

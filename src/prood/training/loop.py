@@ -30,15 +30,12 @@ def fit(
     *,
     console: Console,
     title: str,
-) -> str | None:
-    """Train `model` in place from the run's last checkpoint, or from the start, to the end of the schedule.
-
-    Returns the complaint that the objective ends with, None for a healthy run.
-    """
+) -> None:
+    """Train `model` in place from the run's last checkpoint, or from the start, to the end of the schedule."""
     optimizer = options.make_optimizer(model)
     trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     start = run.load_checkpoint(model, optimizer)
-    last = round(options.epochs * batches.steps_per_epoch)
+    last = max(1, round(options.epochs * batches.steps_per_epoch))
     main = distributed.is_main()
     if main:
         run.forget_after(start)
@@ -46,7 +43,8 @@ def fit(
     train_mode(model)
     loss_of = torch.compile(objective) if options.compile else objective
 
-    began = saved = time.monotonic()
+    saved = time.monotonic()
+    began = saved - (run.last_metrics() or {}).get("seconds", 0.0)
     complaint: str | None = None
     sums: Logs = {}
     count = 0
@@ -92,7 +90,8 @@ def fit(
                     saved = time.monotonic()
     distributed.unshare_batch_norm(model)
     model.eval()
-    return complaint
+    if not all(parameter.isfinite().all() for parameter in trained):
+        raise ProodError(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")
 
 
 def _means(sums: Logs, count: int) -> dict[str, float]:

@@ -38,23 +38,17 @@ def train(
     be the recipe's. The device is a GPU if there is one, else the CPU. Start several processes with torchrun.
     """
     target = _device(device)
-    options, objective = recipe.options(method), recipe.objective(method)
-    resolved = recipe.resolved(method)
-    shift = recipe.shift if shift is None else shift
-    frozen = _frozen_discriminator(method, discriminator, target)
-    if frozen is not None:
-        resolved |= {"discriminator_run": str(discriminator), "shift": shift}
-    folder = Run(run)
     distributed.start(target)
-    if distributed.is_main():
-        folder.open(resolved, resume=resume)
-    distributed.barrier()
-    if folder.finished:
-        return load(folder.folder, device=target)[0]
-
+    options, objective = recipe.options(method), recipe.objective(method)
+    frozen, facts = _frozen_discriminator(method, discriminator, shift, target)
     inside = data.load(recipe.inside)
     outside = data.load(recipe.outside, like=inside) if objective.needs_outside else None
-    model = _network(recipe, method, inside, options.seed, frozen, shift).to(target)
+    used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
+    resolved = recipe.resolved(method) | {"data": used}
+    if frozen is not None:
+        shift = recipe.shift if shift is None else shift
+        resolved |= {"discriminator_run": str(discriminator), "shift": shift}
+    model = _network(recipe, method, inside, options.seed, frozen, shift or 0.0).to(target)
     batches = Batches(
         inside,
         outside,
@@ -64,15 +58,23 @@ def train(
         noise=objective.needs_noise,
         device=target,
     )
-    complaint = fit(model, objective, batches, options, folder, console=console or Console(), title=method)
-    if distributed.is_main():
-        used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
-        eps = getattr(objective, "eps", None)
-        classes = None if method == "discriminator" else _class_names(inside)
-        save(model, folder.model, classes=classes, eps=eps, recipe=resolved, seed=options.seed, data=used)
-        folder.checkpoint.unlink(missing_ok=True)
+
+    folder = Run(run)
+    if distributed.is_main():  # only now, when nothing is left that a typing error could break
+        folder.open(resolved, resume=resume)
     distributed.barrier()
-    if complaint:
+    if folder.finished:
+        model = load(folder.folder, device=target)[0]
+    else:
+        fit(model, objective, batches, options, folder, console=console or Console(), title=method)
+        facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
+        facts |= {"eps": getattr(objective, "eps", facts.get("eps")), "data": facts.get("data", {}) | used}
+        if distributed.is_main():
+            save(model, folder.model, recipe=resolved, seed=options.seed, **facts)
+            folder.checkpoint.unlink(missing_ok=True)
+        distributed.barrier()
+    metrics = folder.last_metrics()
+    if metrics and (complaint := objective.diagnose(metrics)):
         raise ProodError(f"{folder.folder} was trained to the end, but {complaint}")
     return model
 
@@ -103,27 +105,31 @@ def combine(
 
 
 def _device(name: str | None) -> torch.device:
-    if name is None:
-        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+    """The device asked for, or the GPU that torchrun means for this process, or the CPU."""
+    if name == "cuda" or (name is None and torch.cuda.is_available()):
+        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     try:
-        device = torch.device(name)
+        device = torch.device(name or "cpu")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):
         raise ProodError(f"there is no device {name!r} here: choose cpu, or cuda where a GPU is installed") from None
     return device
 
 
-def _frozen_discriminator(method: str, path: Path | str | None, device: torch.device) -> Discriminator | None:
+def _frozen_discriminator(
+    method: str, path: Path | str | None, shift: float | None, device: torch.device
+) -> tuple[Discriminator | None, dict[str, Any]]:
+    """The discriminator of a joint model, and what its file says of its radius and data."""
     if method != "prood":
-        if path is not None:
-            raise ProodError(f"--discriminator belongs to 'prood train prood', not to {method}")
-        return None
+        if path is not None or shift is not None:
+            raise ProodError(f"--discriminator and --shift belong to 'prood train prood', not to {method}")
+        return None, {}
     if path is None:
         raise ProodError("semi-joint training needs a trained discriminator: give one with --discriminator RUN")
-    model, _ = load(path, device=device)
+    model, about = load(path, device=device)
     if not isinstance(model, Discriminator):
         raise ProodError(f"{path} holds no discriminator: train one with 'prood train discriminator'")
-    return model.requires_grad_(False)
+    return model.requires_grad_(False), {"eps": about.eps, "data": about.data}
 
 
 def _class_names(inside: ImageSet) -> list[str]:

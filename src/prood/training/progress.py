@@ -25,7 +25,7 @@ class Display:
         self.console, self.shown = console, shown
         self.bar = Progress(*columns, console=console, disable=not (shown and console.is_terminal))
         self.task = self.bar.add_task(title, total=last, completed=start, loss="–")
-        self.writer = _tensorboard(folder) if shown else None
+        self.writer = _tensorboard(folder, start) if shown else None
 
     def __enter__(self) -> Display:
         self.bar.start()
@@ -50,9 +50,9 @@ class Display:
             self.console.print(text)
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path, start: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
