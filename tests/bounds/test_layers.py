@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from prood import ProodError
 from prood.bounds import NegativeLinear, Normalise, Residual
 
 
@@ -24,7 +25,7 @@ def test_normalise_travels_with_the_weights_but_is_not_trained() -> None:
 
 @pytest.mark.parametrize(("mean", "std"), [([0.5], [0.0]), ([0.5], [-1.0]), ([0.5], [1.0, 1.0]), ([0.5], [math.nan])])
 def test_normalise_refuses_what_is_no_scale(mean: list[float], std: list[float]) -> None:
-    with pytest.raises(ValueError, match="one positive std per channel"):
+    with pytest.raises(ProodError, match="one positive std per channel"):
         Normalise(mean, std)
 
 

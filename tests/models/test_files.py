@@ -249,7 +249,7 @@ def test_an_unreadable_description(tmp_path: Path, description: str) -> None:
 )
 def test_a_description_that_nothing_can_be_built_from(saved: Path, spec: object) -> None:
     rewrite(saved, architecture=spec)
-    with pytest.raises(ProodError, match="architecture") as caught:
+    with pytest.raises(ProodError, match=r"architecture|one positive std") as caught:
         load(saved)
     assert "\n" not in str(caught.value)
 
@@ -281,7 +281,7 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", [nn.Linear(2, 2), nn.Sequential(nn.ReLU())])
 def test_a_model_that_build_did_not_make(tmp_path: Path, model: nn.Module) -> None:
-    with pytest.raises(ProodError, match=r"cannot save a .*register its constructor with @prood\.models\.architecture"):
+    with pytest.raises(ProodError, match=r"cannot save a .*@prood\.models\.architecture"):
         save(model, tmp_path / MODEL_FILE)
     assert not list(tmp_path.iterdir())
 

@@ -200,14 +200,32 @@ def test_with_a_certain_classifier_it_is_g(g: float, classes: int) -> None:
 
 
 def test_equal_logits_are_the_uniform_distribution() -> None:
-    """c = 1/K exactly: minus infinity, whatever g, and a confidence of exactly 1/K."""
+    """c = 1/K exactly: below all others but finite, with a finite gradient, and a confidence of exactly 1/K."""
     for g in (-1e4, 0.0, 1e4):
-        assert confidence_logit(torch.full((1, 7), 3.25), torch.tensor([g])).item() == -math.inf
+        logits = torch.full((1, 7), 3.25, requires_grad=True)
+        score = confidence_logit(logits, torch.tensor([g]))
+        nearly = confidence_logit(logits + torch.tensor([0, 0, 1e-6, 0, 0, 0, 0]), torch.tensor([g]))
+        assert -math.inf < score.item() < nearly.item()
+        score.sum().backward()
+        assert logits.grad is not None
+        assert logits.grad.isfinite().all()
     model = ProoD(Fixed(torch.full((2, 7), 3.25)), tiny())
     assert model.confidence(torch.rand(2, 1, 8, 8)).tolist() == [1 / 7, 1 / 7]
 
 
 # ProoD
+
+
+@given(st.integers(2, 1000), st.integers(0, 2**31), st.floats(-120, 120), st.sampled_from([1e-6, 0.1, 10.0, 1e4]))
+@settings(deadline=None, max_examples=60)
+def test_the_order_of_the_classes_is_the_classifiers(classes: int, seed: int, g: float, scale: float) -> None:
+    """No inversion, not even by a unit in the last place; ties only where the digits end."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(3, classes, generator=generator) * scale
+    model = ProoD(Fixed(logits), tiny(), shift=g)
+    values = model(torch.rand(3, 1, 8, 8)).gather(1, logits.argsort(1))
+    assert (values.diff(dim=1) >= 0).all()
+    assert torch.equal(model.predict(torch.rand(3, 1, 8, 8)), logits.argmax(1))
 
 
 @pytest.mark.parametrize("shift", [0.0, 3.0, -2.0])

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from prood.bounds.box import Box
@@ -75,6 +76,7 @@ class _BoxReLU(torch.autograd.Function):
         return new_centre, new_radius
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (to_centre, to_radius), (new_centre, new_radius) = gradients, ctx.saved_tensors
         points = len(new_centre) - len(new_radius)

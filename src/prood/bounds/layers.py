@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from prood.errors import ProodError
+
 
 class Normalise(nn.Module):
     """(x − mean) / std per channel: part of the network, so that callers and bounds see images in [0, 1]."""
@@ -19,7 +21,7 @@ class Normalise(nn.Module):
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         if len(mean) != len(std) or not all(s > 0 for s in std):
-            raise ValueError("Normalise needs one mean and one positive std per channel")
+            raise ProodError("Normalise needs one mean and one positive std per channel")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(-1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
 

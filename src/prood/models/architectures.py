@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
 from prood.errors import ProodError
-from prood.models.classifiers import resnet18, resnet50, small
-from prood.models.discriminators import discriminator
-from prood.models.joint import ProoD
 
 Spec = Mapping[str, Any]
 """`{"name": "resnet18", "classes": 10, …}`: a builder's name and its arguments."""
 
+P = ParamSpec("P")
+M = TypeVar("M", bound=nn.Module)
 _BUILDERS: dict[str, Callable[..., nn.Module]] = {}
 
 
-def architecture(name: str) -> Callable[[Callable[..., nn.Module]], Callable[..., nn.Module]]:
-    """Decorator: let `build` and saved files know a network of yours under this name."""
+def architecture(name: str) -> Callable[[Callable[P, M]], Callable[P, M]]:
+    """Decorator: what this function builds can be saved, and built again by `build` under this name."""
 
-    def decorate(builder: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        _BUILDERS[name] = builder
-        return builder
+    def decorate(builder: Callable[P, M]) -> Callable[P, M]:
+        signature = inspect.signature(builder)
+
+        @functools.wraps(builder)
+        def building(*args: P.args, **kwargs: P.kwargs) -> M:
+            model = builder(*args, **kwargs)
+            if not hasattr(type(model), "architecture"):  # a joint model describes itself, by its two parts
+                spec = {"name": name, **signature.bind(*args, **kwargs).arguments}
+                model.architecture = spec  # type: ignore[assignment]
+            return model
+
+        _BUILDERS[name] = building
+        return building
 
     return decorate
-
-
-@architecture("prood")
-def _joint(*, classifier: Spec, discriminator: Spec) -> ProoD:
-    g = build(discriminator)
-    return ProoD(build(classifier), g)  # type: ignore[arg-type]  # the constructor checks it
-
-
-for _builder in (discriminator, resnet18, resnet50, small):
-    architecture(_builder.__name__)(_builder)
 
 
 def build(spec: Spec) -> nn.Module:
@@ -50,25 +51,17 @@ def build(spec: Spec) -> nn.Module:
             "or register it with @prood.models.architecture"
         )
     try:
-        model = _BUILDERS[name](**arguments)
+        return _BUILDERS[name](**arguments)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ProodError(f"architecture {name!r} does not take these arguments: {error}") from None
-    model.architecture = dict(spec)  # type: ignore[assignment]
-    return model
 
 
 def spec_of(model: nn.Module) -> dict[str, Any]:
-    """The spec that `build` made this model from; a joint model is described by its two parts."""
-    if isinstance(model, ProoD):
-        return {
-            "name": "prood",
-            "classifier": spec_of(model.classifier),
-            "discriminator": spec_of(model.discriminator),
-        }
+    """The spec from which `build` makes a model like this one."""
     spec = getattr(model, "architecture", None)
     if not isinstance(spec, dict):
         raise ProodError(
-            f"cannot save a {type(model).__name__} that was not made by prood.models.build: "
-            "register its constructor with @prood.models.architecture and build it by name"
+            f"cannot save a {type(model).__name__} that no registered architecture built: "
+            "decorate the function that makes it with @prood.models.architecture"
         )
     return spec

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from prood import bounds
 from prood.bounds import NegativeLinear, Normalise
 from prood.errors import ProodError
+from prood.models.architectures import architecture
 
 SIZES = {
     # The paper's two (its architecture table): S for 32×32, SR for 224×224.
@@ -89,6 +90,7 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
         return bounds.relax(layer.network, box, slopes)
 
 
+@architecture("discriminator")
 def discriminator(
     size: str = "S",
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,10 @@ from torch.nn import functional as F
 
 from prood import bounds
 from prood.errors import ProodError
+from prood.models.architectures import Spec, architecture, build, spec_of
 from prood.models.discriminators import Discriminator
+
+_TINY = torch.finfo(torch.float64).tiny  # under a logarithm, so that exactly equal logits have a finite score
 
 
 def fuse(logits: Tensor, g: Tensor) -> Tensor:
@@ -39,7 +43,7 @@ def confidence_logit(logits: Tensor, g: Tensor | None = None) -> Tensor:
     log_p = top.values[:, 0] - normaliser
     log_missing = rest.logsumexp(1) - normaliser  # log(1 − p)
     # p − 1/K = p/K · Σ_k (1 − p_k/p): no cancellation when all logits are close.
-    log_excess = log_p + (-torch.expm1(logits - top.values)).sum(1).log() - math.log(classes)
+    log_excess = log_p + (-torch.expm1(logits - top.values)).sum(1).clamp_min(_TINY).log() - math.log(classes)
     if g is None:
         return log_excess - log_missing
     g = g.double()
@@ -67,6 +71,14 @@ class ProoD(nn.Module):
         self.discriminator = discriminator
         self.register_buffer("shift", torch.tensor(float(shift), dtype=torch.float32))
 
+    @property
+    def architecture(self) -> dict[str, Any]:
+        return {
+            "name": "prood",
+            "classifier": spec_of(self.classifier),
+            "discriminator": spec_of(self.discriminator),
+        }
+
     def logits(self, images: Tensor) -> Tensor:
         """The classifier's own logits."""
         logits = self.classifier(images)
@@ -80,7 +92,8 @@ class ProoD(nn.Module):
         return shifted
 
     def forward(self, images: Tensor) -> Tensor:
-        return fuse(self.logits(images), self.in_logit(images))
+        logits = self.logits(images)
+        return _in_order_of(logits, fuse(logits, self.in_logit(images)))
 
     def log_probabilities(self, images: Tensor) -> Tensor:
         """log p(y|x), shape (N, K)."""
@@ -117,3 +130,15 @@ class ProoD(nn.Module):
     def _classes(self, images: Tensor) -> int:
         with torch.no_grad():
             return self.logits(images[:1]).shape[1]
+
+
+def _in_order_of(logits: Tensor, values: Tensor) -> Tensor:
+    """`values` with the inversions removed that rounding makes, by a unit in the last place, among near ties."""
+    order = logits.argsort(1)
+    return torch.empty_like(values).scatter(1, order, values.gather(1, order).cummax(1).values)
+
+
+@architecture("prood")
+def _joint(classifier: Spec, discriminator: Spec) -> nn.Module:
+    f, g = build(classifier), build(discriminator)
+    return ProoD(f, g)  # type: ignore[arg-type]  # a g of another kind is refused there
