@@ -67,11 +67,13 @@ class _BoxReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
         points = len(centre) - len(radius)
-        half = torch.lerp(centre[points:], radius, 0.5).relu_()
-        new_centre = torch.empty_like(centre)
+        new_centre, new_radius = torch.empty_like(centre), torch.empty_like(radius)
         torch.clamp_min(centre[:points], 0, out=new_centre[:points])
-        torch.maximum(centre[points:], half, out=new_centre[points:])
-        new_radius = torch.minimum(radius, half, out=half)
+        middle, new_middle = centre[points:], new_centre[points:]
+        for rows in _pieces(radius):
+            half = torch.lerp(middle[rows], radius[rows], 0.5).relu_()
+            torch.maximum(middle[rows], half, out=new_middle[rows])
+            torch.minimum(radius[rows], half, out=new_radius[rows])
         ctx.save_for_backward(new_centre, new_radius)
         return new_centre, new_radius
 
@@ -80,15 +82,33 @@ class _BoxReLU(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (to_centre, to_radius), (new_centre, new_radius) = gradients, ctx.saved_tensors
         points = len(new_centre) - len(new_radius)
-        middle = new_centre[points:]
-        # Of an unstable or dead unit both outputs are h, with derivative 1/2 by c and by r where h > 0.
-        shared = torch.add(to_centre[points:], to_radius).mul_(0.5)
-        shared = torch.ops.aten.threshold_backward(shared, middle, 0)
-        active = middle > new_radius
-        of_centre = torch.empty_like(to_centre)
-        of_centre[:points] = torch.ops.aten.threshold_backward(to_centre[:points], new_centre[:points], 0)
-        torch.where(active, to_centre[points:], shared, out=of_centre[points:])
-        return of_centre, torch.where(active, to_radius, shared)
+        of_centre, of_radius = torch.empty_like(to_centre), torch.empty_like(to_radius)
+        _where_positive(new_centre[:points], to_centre[:points], out=of_centre[:points])
+        to_middle, of_middle, new_middle = to_centre[points:], of_centre[points:], new_centre[points:]
+        for rows in _pieces(new_radius):
+            # Of an unstable or dead unit both outputs are h, with derivative 1/2 by c and by r where h > 0: the mean of
+            # the gradients goes to both. An active one also gets back their difference.
+            mean = torch.lerp(to_middle[rows], to_radius[rows], 0.5)
+            rest = to_middle[rows] - mean
+            _where_positive(new_middle[rows], mean, out=mean)
+            _where_positive(new_middle[rows] - new_radius[rows], rest, out=rest)
+            torch.add(mean, rest, out=of_middle[rows])
+            torch.sub(mean, rest, out=of_radius[rows])
+        return of_centre, of_radius
+
+
+def _where_positive(condition: Tensor, values: Tensor, *, out: Tensor) -> None:
+    """out = values where condition > 0, else 0, in one pass: the derivative of a ReLU."""
+    torch.ops.aten.threshold_backward.grad_input(values, condition, 0, grad_input=out)
+
+
+def _pieces(rows: Tensor) -> list[slice]:
+    """On a CPU a few rows at a time, so that what one operation writes is still in the cache when the next reads it."""
+    size = len(rows) if rows.is_cuda else max(1, _CACHED_VALUES * len(rows) // max(1, rows.numel()))
+    return [slice(start, start + size) for start in range(0, len(rows), size)]
+
+
+_CACHED_VALUES = 1 << 17
 
 
 @register(nn.MaxPool2d)
