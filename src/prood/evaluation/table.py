@@ -30,17 +30,18 @@ def results_table(results: Mapping[str, Any]) -> Table:
     """One row a model; accuracy, then AUC and GAUC for each out-distribution, in percent."""
     models: Mapping[str, Any] = results["models"]
     names = list(next(iter(models.values()))["out"])
-    table = Table(title=f"In: {results['in_distribution']}, ε = {results['eps']:g}", pad_edge=False)
-    table.add_column("model")
-    table.add_column("Acc", justify="right")
+    title = f"In: {results['in_distribution']}, ε = {results['eps']:g}; AUC over GAUC, in percent"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0), header_style="bold underline")
+    table.add_column("model", no_wrap=True)
+    table.add_column("Acc", justify="right", no_wrap=True)
     for name in names:
-        table.add_column(f"{name}\nAUC GAUC", justify="right")
+        table.add_column(name, justify="right")
     for model, values in models.items():
         accuracy = "–" if values["accuracy"] is None else f"{100 * values['accuracy']:.1f}"
-        cells = [f"{_percent(values['out'][name]['auc'])} {_percent(values['out'][name]['gauc'])}" for name in names]
+        cells = [f"{_percent(values['out'][name]['auc'])}\n{_percent(values['out'][name]['gauc'])}" for name in names]
         table.add_row(model, accuracy, *cells)
     return table
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:5.1f}"
+    return f"{100 * fraction:.1f}"

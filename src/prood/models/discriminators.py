@@ -26,7 +26,7 @@ SIZES = {
     "C3s": "256 512s2 512 p2 fc128",
     "C4": "512 1024s2 512 fc128",
     # For 28×28 digits.
-    "digits": "16s2 32s2 fc64",
+    "digits": "16s2 fc64",
 }
 """`128` is a 3×3 convolution with 128 channels and a ReLU, `s2` its stride, `p2` AvgPool2d(2), `fc128` a linear layer
 with a ReLU. All of them end in a `NegativeLinear`."""
