@@ -398,3 +398,26 @@ def test_half_precision_products_keep_a_small_radius(method: str) -> None:
     assert (bounds[1] < bounds[2]).all()
     exact = upper_bound(network, x, 1e-2, method=method)  # type: ignore[arg-type]
     torch.testing.assert_close(bounds[2], exact.detach(), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_saturated_network_is_bounded_by_exactly_its_ceiling(seed: int) -> None:
+    """In float32: where every last hidden unit may be off, the bound is the last bias, not a bit less by rounding."""
+    torch.manual_seed(seed)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(50, 40), nn.ReLU(), NegativeLinear(40, bias=0.1 + seed))
+    nn.init.constant_(network[1].bias, -0.5)
+    images = torch.rand(20, 1, 5, 10)
+    assert (upper_bound(network, images, 0.9, method="ibp") == network[3].bias).all()
+    assert (upper_bound(network, images, 0.9) == network[3].bias).all()
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown-ibp", "best"])
+def test_a_float32_bound_is_never_below_the_value_at_the_image(method: str) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 30), nn.ReLU())
+    network.append(NegativeLinear(30))
+    images = torch.rand(200, 1, 10, 10)
+    values = network(torch.cat([images, images]))[
+        :200, 0
+    ]  # the batch size of the bound: another one may round otherwise
+    assert (upper_bound(network, images, 0.0, method=method) >= values).all()  # type: ignore[arg-type]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from prood.bounds.box import Box
 from prood.bounds.layers import NegativeLinear, Normalise
-from prood.bounds.registry import Affine, L, UnsupportedLayer, register
+from prood.bounds.registry import Affine, L, UnsupportedLayer, register, widen
 
 
 def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor) -> Tensor:
@@ -22,7 +24,7 @@ def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor)
     return cast(Tensor, pull(slope)[0])
 
 
-@register(nn.Linear, NegativeLinear)
+@register(nn.Linear)
 class LinearRule(Affine[nn.Linear]):
     def apply_absolute(self, layer: nn.Linear, radius: Tensor) -> Tensor:
         return F.linear(radius, layer.weight.abs())
@@ -32,6 +34,19 @@ class LinearRule(Affine[nn.Linear]):
 
     def constant(self, layer: nn.Linear, slope: Tensor) -> Tensor | float:
         return 0.0 if layer.bias is None else (slope * layer.bias).flatten(1).sum(1)
+
+
+@register(NegativeLinear)
+class NegativeLinearRule(LinearRule):
+    """Only lower bounds below it enter its upper bound, b − exp(h)·lower.
+
+    Taken directly, because −exp(h)·c + exp(h)·r would leave a rounding error where both cancel: a bound that should be
+    b, the value at which g saturates, must not come out a little below it.
+    """
+
+    def interval(self, layer: nn.Linear, box: Box) -> Box:
+        result = super().interval(layer, box)
+        return replace(result, exact_upper=widen(self.apply(layer, box.lower)))
 
 
 @register(nn.Conv2d)

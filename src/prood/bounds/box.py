@@ -21,6 +21,7 @@ class Box:
 
     centre: Tensor
     radius: Tensor
+    exact_upper: Tensor | None = None  # centre + radius, where a layer knows it without the rounding of the sum
 
     @classmethod
     def ball(
@@ -66,7 +67,7 @@ class Box:
 
     @property
     def upper(self) -> Tensor:
-        return self.middle + self.radius
+        return self.middle + self.radius if self.exact_upper is None else self.exact_upper
 
     def monotone(self, function: Callable[[Tensor], Tensor]) -> Box:
         """The image of the box under a function that does not decrease in any coordinate."""

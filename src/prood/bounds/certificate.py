@@ -27,23 +27,25 @@ def upper_bound(
     `network` maps a batch to one number per image, shape (N, 1). "ibp" passes a box forwards (Eq. 6);
     "crown-ibp" takes those boxes as pre-activation bounds and passes one linear relaxation backwards; "best" is
     the smaller of the two, or the interval bound alone where a layer has no linear rule. The arithmetic is
-    that of the tensors: rounding errors are not accounted for.
+    that of the tensors: rounding errors are not accounted for, except that the bound is never below the network's own
+    value at the image.
     """
     if method not in get_args(Method):
         raise ProodError(f"unknown bound method {method!r}: choose one of {', '.join(get_args(Method))}")
     if not torch.as_tensor(eps).ge(0).all():
         raise ProodError("eps is a radius: it must not be negative or NaN")
-    box = Box.ball(images, eps, clip=clip)
-    if method == "ibp":
-        return _scalar(interval(network, box).upper)
+    box = Box.ball(images, eps, clip=clip, points=images if clip is None else images.clamp(*clip))
     try:
-        output, pullback = relax(network, box)
+        output, pullback = (interval(network, box), None) if method == "ibp" else relax(network, box)
     except NoLinearRule:
         if method == "crown-ibp":
             raise
-        return _scalar(interval(network, box).upper)
-    linear = concretise(box, pullback, output.radius)
-    return linear if method == "crown-ibp" else torch.minimum(linear, _scalar(output.upper))
+        output, pullback = interval(network, box), None
+    bound = _scalar(output.upper)
+    if pullback is not None:
+        linear = concretise(box, pullback, output.radius)
+        bound = linear if method == "crown-ibp" else torch.minimum(linear, bound)
+    return torch.maximum(bound, _scalar(output.points))
 
 
 def _scalar(output: Tensor) -> Tensor:

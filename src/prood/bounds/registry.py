@@ -91,19 +91,19 @@ class Affine(Rule[L]):
         return 0.0
 
     def interval(self, layer: L, box: Box) -> Box:
-        return Box(_widen(self.apply(layer, box.centre)), _widen(self.apply_absolute(layer, box.radius)))
+        return Box(widen(self.apply(layer, box.centre)), widen(self.apply_absolute(layer, box.radius)))
 
     def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
         like = box.radius
 
         def pull(plane: Plane) -> Plane:
-            slope = _widen(self.adjoint(layer, plane.slope, like))
+            slope = widen(self.adjoint(layer, plane.slope, like))
             return Plane(slope, plane.offset + self.constant(layer, plane.slope))
 
         return pull
 
 
-def _widen(x: Tensor) -> Tensor:
+def widen(x: Tensor) -> Tensor:
     """At least float32: autocast may run the products in half precision, but a small radius would drown in a centre."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
