@@ -421,3 +421,15 @@ def test_a_float32_bound_is_never_below_the_value_at_the_image(method: str) -> N
         :200, 0
     ]  # the batch size of the bound: another one may round otherwise
     assert (upper_bound(network, images, 0.0, method=method) >= values).all()  # type: ignore[arg-type]
+
+
+def test_the_linear_bound_takes_the_better_of_two_choices_of_slopes() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), NegativeLinear(20)).double()
+    images = torch.rand(300, 6, dtype=torch.float64)
+    box = Box.ball(images, 0.1)
+    hidden = network[1](network[0](images))
+    at_image = {network[1]: network[0](images) > 0, network[3]: network[2](hidden) > 0}
+    choices = torch.stack([crown_ibp(network, box), crown_ibp(network, box, at_image)])
+    torch.testing.assert_close(upper_bound(network, images, 0.1, method="crown-ibp"), choices.amin(0))
+    assert set(choices.argmin(0).tolist()) == {0, 1}  # neither wins always

@@ -164,7 +164,10 @@ def test_confidence_logit_against_the_reference(
     assert (values <= g.double()).all()
     for row in range(3):
         expected = float(reference(logits[row], g[row].item())[1])
-        assert values[row].item() == pytest.approx(expected, rel=1e-12, abs=1e-9)
+        if expected == -math.inf:  # equal logits: finite instead, but below whatever else float64 can tell apart
+            assert values[row] < min(0.0, g[row].item()) - 700
+        else:
+            assert values[row].item() == pytest.approx(expected, rel=1e-12, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=40)

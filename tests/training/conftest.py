@@ -1,12 +1,11 @@
 """A toy problem for training: 8×8 images, squares in one of four corners against smooth ramps, seconds on a CPU."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from rich.console import Console
 
 from prood.training import Recipe, load_recipe
@@ -63,15 +62,6 @@ checkpoint_seconds = 0
 [joint]
 shift = 1.5
 """
-
-
-@pytest.fixture(autouse=True, scope="package")
-def _one_thread() -> Iterator[None]:
-    """Networks this small are slower on several threads than on one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

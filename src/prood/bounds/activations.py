@@ -18,7 +18,8 @@ class ReLURule(Monotone[nn.Module]):
     """y = max(x, a·x) with 0 ≤ a ≤ 1; the ReLU is a = 0.
 
     On [l, u] with l < 0 < u it lies below the chord through its end points and above every line α·x, a ≤ α ≤ 1.
-    The default α is the slope at the middle of the interval, which loses the smaller area (CROWN's choice).
+    The default α is the slope at the box's anchor, or, without one, at the middle of the interval, which loses the
+    smaller area (CROWN's choice).
     """
 
     def leak(self, layer: nn.Module) -> float:
@@ -30,7 +31,7 @@ class ReLURule(Monotone[nn.Module]):
     def interval(self, layer: nn.Module, box: Box) -> Box:
         leak = self.leak(layer)
         if leak == 0 and not torch.compiler.is_compiling():  # the compiler fuses the plain form itself
-            return Box(*_BoxReLU.apply(box.centre, box.radius))  # type: ignore[no-untyped-call]
+            return box.onto(*_BoxReLU.apply(box.centre, box.radius))  # type: ignore[no-untyped-call]
         # Not the layer itself: an in-place one would overwrite the box that the pullback still needs.
         return box.monotone(lambda x: F.leaky_relu(x, leak))
 
@@ -43,9 +44,10 @@ class ReLURule(Monotone[nn.Module]):
             chord = chord + leak * (1 - chord)
         gap = (leak - chord) * below  # the chord's height over zero
         alpha = (box.middle > 0).to(chord.dtype).clamp(min=leak)
-        if layer in slopes:
+        if box.anchored or layer in slopes:
+            chosen = slopes.get(layer, box.points > 0)
             unstable = (box.lower < 0) & (box.upper > 0)
-            alpha = torch.where(unstable, slopes[layer].to(chord.dtype).clamp(leak, 1), alpha)
+            alpha = torch.where(unstable, chosen.to(chord.dtype).clamp(leak, 1), alpha)
         extra = chord - alpha
 
         def pull(plane: Plane) -> Plane:

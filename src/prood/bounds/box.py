@@ -21,6 +21,7 @@ class Box:
 
     centre: Tensor
     radius: Tensor
+    anchored: bool = False  # one point a box, inside it: where a linear relaxation has a choice, it is tight there
     exact_upper: Tensor | None = None  # centre + radius, where a layer knows it without the rounding of the sum
 
     @classmethod
@@ -46,6 +47,10 @@ class Box:
         centre = torch.lerp(lower, upper, 0.5)
         radius = upper - centre
         return cls(centre if points is None else torch.cat([points, centre]), radius)
+
+    def onto(self, centre: Tensor, radius: Tensor) -> Box:
+        """The box after a layer."""
+        return Box(centre, radius, self.anchored)
 
     @property
     def n_points(self) -> int:
@@ -76,4 +81,4 @@ class Box:
         radius = upper - centre
         if self.n_points:
             centre = torch.cat([function(self.points), centre])
-        return Box(centre, radius)
+        return self.onto(centre, radius)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
@@ -34,7 +35,8 @@ def upper_bound(
         raise ProodError(f"unknown bound method {method!r}: choose one of {', '.join(get_args(Method))}")
     if not torch.as_tensor(eps).ge(0).all():
         raise ProodError("eps is a radius: it must not be negative or NaN")
-    box = Box.ball(images, eps, clip=clip, points=images if clip is None else images.clamp(*clip))
+    anchors = images if clip is None else images.clamp(*clip)
+    box = replace(Box.ball(images, eps, clip=clip, points=anchors), anchored=True)
     try:
         output, pullback = (interval(network, box), None) if method == "ibp" else relax(network, box)
     except NoLinearRule:
@@ -43,7 +45,9 @@ def upper_bound(
         output, pullback = interval(network, box), None
     bound = _scalar(output.upper)
     if pullback is not None:
-        linear = concretise(box, pullback, output.radius)
+        # Neither choice of the lower slopes wins always: for small radii that of the image, for large ones the middle.
+        anchored = concretise(box, pullback, output.radius)
+        linear = torch.minimum(anchored, crown_ibp(network, Box(box.middle, box.radius)))
         bound = linear if method == "crown-ibp" else torch.minimum(linear, bound)
     return torch.maximum(bound, _scalar(output.points))
 

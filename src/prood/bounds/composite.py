@@ -53,4 +53,4 @@ def _add(one: Box, other: Box) -> Box:
     if one.radius.shape != other.radius.shape:  # broadcasting would send the wrong slopes back
         shapes = f"{tuple(one.radius.shape[1:])} and {tuple(other.radius.shape[1:])}"
         raise UnsupportedLayer(f"the branches of a Residual have the shapes {shapes}: bounds need equal ones")
-    return Box(one.centre + other.centre, one.radius + other.radius)
+    return one.onto(one.centre + other.centre, one.radius + other.radius)

@@ -91,7 +91,7 @@ class Affine(Rule[L]):
         return 0.0
 
     def interval(self, layer: L, box: Box) -> Box:
-        return Box(widen(self.apply(layer, box.centre)), widen(self.apply_absolute(layer, box.radius)))
+        return box.onto(widen(self.apply(layer, box.centre)), widen(self.apply_absolute(layer, box.radius)))
 
     def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
         like = box.radius
