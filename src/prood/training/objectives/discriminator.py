@@ -111,7 +111,7 @@ class CertifiedDiscriminator(Objective):
             return None
         change = "a longer eps_ramp and kappa_ramp, a smaller learning rate"
         if self.bound == "ibp":
-            change += ", or bound = 'crown-ibp', which does not collapse"
+            change += ", or bound = 'crown-ibp', which is more stable"
         facts = f"live hidden units {logs['live']:.0%}, spread of g {logs['spread']:.1e}"
         return f"the discriminator has gone constant ({facts}): try {change}"
 
