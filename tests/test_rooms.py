@@ -10,10 +10,11 @@ import pytest
 import prood
 
 SOURCE = Path(prood.__file__).parent
-BASE = {"errors", "atomic", "version"}  # three small modules that every room may use
+BASE = {"errors", "atomic", "processes", "version"}  # small modules that every room may use
 ALLOWED = {
     "errors": set(),
     "atomic": set(),
+    "processes": set(),
     "version": set(),
     "bounds": set(),
     "models": {"bounds"},

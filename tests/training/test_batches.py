@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from prood import processes
 from prood.data import Augment, ImageSet
 from prood.errors import ProodError
-from prood.training import distributed
 from prood.training.batches import Batches
 from prood.training.objectives import Batch
 
@@ -109,22 +109,22 @@ def test_noise_is_uniform_between_minus_one_and_one_and_only_where_asked_for() -
     assert batches()(0)[1].noise is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_the_rows_of_all_processes_make_up_the_global_batch(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_rows_of_all_processes_make_up_the_global_batch(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tensors(batches(augment=AUGMENT, noise=True)(4))
-    monkeypatch.setattr(distributed, "world_size", lambda: processes)
+    monkeypatch.setattr(processes, "world_size", lambda: count)
     parts = []
-    for rank in range(processes):
-        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
+    for rank in range(count):
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
         parts.append(tensors(batches(augment=AUGMENT, noise=True)(4)))
     for index, tensor in enumerate(whole):
         mine = [part[index] for part in parts]
-        assert {len(rows) for rows in mine} == {6 // processes}
+        assert {len(rows) for rows in mine} == {6 // count}
         assert torch.equal(torch.stack(mine, 1).flatten(0, 1), tensor)
 
 
 def test_refuses_a_batch_that_the_processes_cannot_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "world_size", lambda: 4)
+    monkeypatch.setattr(processes, "world_size", lambda: 4)
     with pytest.raises(ProodError, match="batch = 6 must be a multiple of the 4 processes"):
         batches()
 

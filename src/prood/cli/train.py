@@ -42,7 +42,8 @@ def train(
 
     prood: a classifier inside the joint model, with a trained discriminator held fixed.
     """
-    from prood.training import distributed, load_recipe
+    from prood import processes
+    from prood.training import load_recipe
     from prood.training import train as fit
 
     settings = list(set or [])
@@ -51,9 +52,9 @@ def train(
     settings += ["train.compile=true"] if compile else []
     resolved = load_recipe(recipe).with_settings(method, settings)
     fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device)
-    if distributed.is_main():
+    if processes.is_main():
         print(f"wrote {run}")
-    distributed.stop()
+    processes.stop()
 
 
 def combine(

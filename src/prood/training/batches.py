@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from prood import processes
 from prood.data import Augment, ImageSet, Order, generator
 from prood.errors import ProodError
-from prood.training import distributed
 from prood.training.objectives import Batch
 
 # Streams of random numbers that must not repeat each other.
@@ -31,8 +31,8 @@ class Batches:
         noise: bool,
         device: torch.device,
     ) -> None:
-        if batch % distributed.world_size():
-            raise ProodError(f"batch = {batch} must be a multiple of the {distributed.world_size()} processes")
+        if batch % processes.world_size():
+            raise ProodError(f"batch = {batch} must be a multiple of the {processes.world_size()} processes")
         if outside is not None and outside.shape != inside.shape:
             raise ProodError(
                 f"{inside.name} and {outside.name} have images of different shapes, {inside.shape} and {outside.shape}"
@@ -55,7 +55,7 @@ class Batches:
         shape = (self.batch, *like.shape[1:])
         source = generator(self.seed, NOISE, step, device=self.device)
         noise = torch.rand(shape, generator=source, device=self.device) * 2 - 1
-        return distributed.own_rows(noise)
+        return processes.own_rows(noise)
 
 
 class _Stream:
@@ -68,7 +68,7 @@ class _Stream:
         self.labels = None if images.labels is None else images.labels.to(device)
 
     def take(self, step: int, augment: Augment) -> Batch:
-        rows = distributed.own_rows(self.order.rows(step)).to(self.images.device)
-        draws = distributed.own_rows(augment.draw(self.batch, generator(self.seed, self.stream, step)))
+        rows = processes.own_rows(self.order.rows(step)).to(self.images.device)
+        draws = processes.own_rows(augment.draw(self.batch, generator(self.seed, self.stream, step)))
         images = self.images[rows].float() / 255
         return Batch(augment.apply(images, draws), None if self.labels is None else self.labels[rows])

@@ -9,8 +9,9 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from prood import processes
 from prood.errors import ProodError
-from prood.training import distributed
+from prood.training.batch_norm import share_batch_norm, unshare_batch_norm
 from prood.training.batches import Batches
 from prood.training.objectives import Logs, Objective, Step
 from prood.training.objectives.base import train_mode
@@ -36,10 +37,10 @@ def fit(
     trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     start = run.load_checkpoint(model, optimizer)
     last = max(1, round(options.epochs * batches.steps_per_epoch))
-    main = distributed.is_main()
+    main = processes.is_main()
     if main:
         run.forget_after(start)
-    distributed.share_batch_norm(model)
+    share_batch_norm(model)
     train_mode(model)
     loss_of = torch.compile(objective) if options.compile else objective
 
@@ -60,7 +61,7 @@ def fit(
                 loss, logs = loss_of(model, batch_in, batch_out, place)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            distributed.average(parameter.grad for parameter in trained if parameter.grad is not None)
+            processes.average(parameter.grad for parameter in trained if parameter.grad is not None)
             optimizer.step()
 
             for name, value in {"loss": loss, **logs}.items():
@@ -88,7 +89,7 @@ def fit(
                 if time.monotonic() - saved >= options.checkpoint_seconds and done != last:
                     run.save_checkpoint(model, optimizer, done)
                     saved = time.monotonic()
-    distributed.unshare_batch_norm(model)
+    unshare_batch_norm(model)
     model.eval()
     if not all(parameter.isfinite().all() for parameter in trained):
         raise ProodError(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")
@@ -96,5 +97,5 @@ def fit(
 
 def _means(sums: Logs, count: int) -> dict[str, float]:
     values = torch.stack(list(sums.values())) / count
-    distributed.average([values])
+    processes.average([values])
     return dict(zip(sums, values.tolist(), strict=True))

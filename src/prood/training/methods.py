@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,10 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from prood import data
+from prood import data, processes
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, build, load, save
-from prood.training import distributed
 from prood.training.batches import Batches
 from prood.training.loop import fit
 from prood.training.recipe import Recipe
@@ -37,8 +35,8 @@ def train(
     `discriminator` and `shift` are for method "prood": the folder of the trained discriminator, and Δ if it is not to
     be the recipe's. The device is a GPU if there is one, else the CPU. Start several processes with torchrun.
     """
-    target = _device(device)
-    distributed.start(target)
+    target = processes.device(device)
+    processes.start(target)
     options, objective = recipe.options(method), recipe.objective(method)
     frozen, facts = _frozen_discriminator(method, discriminator, shift, target)
     inside = data.load(recipe.inside)
@@ -60,19 +58,19 @@ def train(
     )
 
     folder = Run(run)
-    if distributed.is_main():  # only now, when nothing is left that a typing error could break
+    if processes.is_main():  # only now, when nothing is left that a typing error could break
         folder.open(resolved, resume=resume)
-    distributed.barrier()
+    processes.barrier()
     if folder.finished:
         model = load(folder.folder, device=target)[0]
     else:
         fit(model, objective, batches, options, folder, console=console or Console(), title=method)
         facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
         facts |= {"eps": getattr(objective, "eps", facts.get("eps")), "data": facts.get("data", {}) | used}
-        if distributed.is_main():
+        if processes.is_main():
             save(model, folder.model, recipe=resolved, seed=options.seed, **facts)
             folder.checkpoint.unlink(missing_ok=True)
-        distributed.barrier()
+        processes.barrier()
     metrics = folder.last_metrics()
     if metrics and (complaint := objective.diagnose(metrics)):
         raise ProodError(f"{folder.folder} was trained to the end, but {complaint}")
@@ -102,18 +100,6 @@ def combine(
         model, folder.model, classes=about_f.classes, eps=about_g.eps, recipe=resolved, data=about_f.data | about_g.data
     )
     return model
-
-
-def _device(name: str | None) -> torch.device:
-    """The device asked for, or the GPU that torchrun means for this process, or the CPU."""
-    if name == "cuda" or (name is None and torch.cuda.is_available()):
-        name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-    try:
-        device = torch.device(name or "cpu")
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        raise ProodError(f"there is no device {name!r} here: choose cpu, or cuda where a GPU is installed") from None
-    return device
 
 
 def _frozen_discriminator(

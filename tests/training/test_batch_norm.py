@@ -14,9 +14,10 @@ import torch.distributed as dist
 from rich.console import Console
 from torch import nn
 
+from prood import processes
 from prood.models import load, read_metadata
-from prood.training import Run, distributed, load_recipe, train
-from prood.training.distributed import GlobalBatchNorm2d
+from prood.training import Run, load_recipe, train
+from prood.training.batch_norm import GlobalBatchNorm2d, share_batch_norm, unshare_batch_norm
 
 METHODS = ("discriminator", "oe", "prood")
 
@@ -120,41 +121,16 @@ def test_a_batch_that_two_processes_cannot_share_is_an_error_in_both(two: Path) 
 # In a single process
 
 
-def test_a_single_process_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    distributed.start(torch.device("cpu"))
-    assert not dist.is_initialized()
-    assert (distributed.rank(), distributed.world_size(), distributed.is_main()) == (0, 1, True)
-    distributed.barrier()
-    distributed.stop()
-    rows = torch.arange(6)
-    assert torch.equal(distributed.own_rows(rows), rows)
-    values = [torch.tensor([1.0, 2.0])]
-    distributed.average(values)
-    assert values[0].tolist() == [1, 2]
-
-
-@pytest.mark.parametrize("processes", [2, 3])
-def test_own_rows_are_a_partition(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "world_size", lambda: processes)
-    rows = []
-    for rank in range(processes):
-        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
-        rows.append(distributed.own_rows(torch.arange(12)))
-    assert {len(part) for part in rows} == {12 // processes}
-    assert torch.cat(rows).sort().values.tolist() == list(range(12))
-
-
 def test_batch_norms_are_shared_and_unshared_with_names_and_values_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sequential(nn.BatchNorm2d(2)), nn.BatchNorm1d(2))
     before = list(model.state_dict())
-    distributed.share_batch_norm(model)
+    share_batch_norm(model)
     assert type(model[1][0]) is nn.BatchNorm2d  # a single process keeps torch's own
-    monkeypatch.setattr(distributed, "world_size", lambda: 2)
-    distributed.share_batch_norm(model)
+    monkeypatch.setattr(processes, "world_size", lambda: 2)
+    share_batch_norm(model)
     assert type(model[1][0]) is GlobalBatchNorm2d
     assert list(model.state_dict()) == before
-    distributed.unshare_batch_norm(model)
+    unshare_batch_norm(model)
     assert type(model[1][0]) is nn.BatchNorm2d
 
 
@@ -163,7 +139,7 @@ def group() -> Iterator[None]:
     """A process group of one."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
-    distributed.stop()
+    processes.stop()
 
 
 def pair(momentum: float = 0.1) -> tuple[nn.BatchNorm2d, GlobalBatchNorm2d]:
