@@ -10,7 +10,7 @@ import prood
 from prood import bounds
 from prood.bounds import registry
 from prood.data import sources
-from prood.models import discriminator, save, small
+from prood.models import discriminator, save, score_of, small
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,11 +46,20 @@ def test_the_rules_of_contributing(monkeypatch):
     assert bounds.upper_bound(scaled, images, 0.1, method="crown-ibp").shape == (50,)
 
 
+def test_the_attack_of_contributing():
+    names: dict = {}
+    exec(python_blocks("CONTRIBUTING.md")[1], names)
+    g = discriminator("digits", image=(1, 28, 28)).eval()
+    outcome = names["Corners"](tries=5)(score_of(g), torch.rand(3, 1, 28, 28), 0.1, goal=float("inf"))
+    assert (outcome.scores > outcome.clean).any()
+    assert outcome.forward == 3 * names["Corners"](tries=5).passes
+
+
 def test_the_source_of_contributing(monkeypatch):
     monkeypatch.setattr(sources, "_REGISTRY", dict(sources._REGISTRY))
     images = torch.zeros(2, 1, 4, 4, dtype=torch.uint8)
     names: dict = {"read_my_files": lambda split: (images, torch.tensor([0, 1]))}
-    exec(python_blocks("CONTRIBUTING.md")[1], names)
+    exec(python_blocks("CONTRIBUTING.md")[2], names)
     assert prood.data.load("mine:train").classes == ("cat", "dog")
 
 

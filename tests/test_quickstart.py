@@ -1,14 +1,12 @@
 """The quickstart from end to end, on its real data, with a recipe cut down to a few steps."""
 
-import json
-
 import pytest
 from rich.console import Console
 
 from prood import ProodError, data, load, load_recipe
-from prood.quickstart import FAR, INSIDE, NEAR, quickstart
-
-SETS = [name.partition(":")[0] for name in FAR + NEAR]
+from prood import quickstart as quickstart_module
+from prood.evaluation import read_results
+from prood.quickstart import CERTIFIED_ONLY, FAR, INSIDE, NEAR, quickstart
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +18,9 @@ def short():
     return recipe
 
 
-def test_quickstart_writes_the_table_that_it_prints_and_loses_nothing_when_interrupted(short, tmp_path):
+def test_quickstart_writes_what_it_prints_and_loses_nothing_when_interrupted(short, tmp_path, monkeypatch):
+    monkeypatch.setattr(quickstart_module, "LIMIT", 15)
+
     class Interrupted(Console):
         def print(self, *objects, **options):
             super().print(*objects, **options)
@@ -36,20 +36,28 @@ def test_quickstart_writes_the_table_that_it_prints_and_loses_nothing_when_inter
     quickstart(tmp_path / "q", recipe=short, console=console)
     assert (tmp_path / "q" / "oe" / "model.safetensors").read_bytes() == first
 
-    results = json.loads((tmp_path / "q" / "results.json").read_text())
-    assert results["in_distribution"] == "digits:test"
-    assert results["eps"] == 0.3
-    assert list(results["models"]) == ["Plain", "OE", "ProoD-Disc", "ProoD-S", "ProoD"]
+    results = read_results(tmp_path / "q")
+    assert results.facts["shift"] == short.shift
+    models = ["Plain", "OE", "ProoD-Disc", "ProoD-S", "ProoD"]
+    settings = [(one.model, one.outside, one.eps) for one in results if one.attacks]
+    assert settings == [(model, name, 0.3) for model in models for name in FAR + NEAR]
+    assert {one.eps for one in results} == {0.3, *CERTIFIED_ONLY}
     printed = console.export_text()
-    for name, model in results["models"].items():
-        assert name in printed
-        assert list(model["out"]) == SETS
-        for values in model["out"].values():
-            assert 0 <= values["gauc"] <= values["auc"] <= 1
-            if name in ("Plain", "OE"):
-                assert values["gauc"] == 0
-    assert results["models"]["ProoD-Disc"]["accuracy"] is None
-    assert results["models"]["ProoD-S"]["accuracy"] == results["models"]["OE"]["accuracy"]
+    assert all(name in printed for name in models)
+    assert "report.html" in printed
+    page = (tmp_path / "q" / "report.html").read_text()
+    assert all(name in page for name in models)
+    for one in results:
+        assert 0 <= one.gauc <= one.auc <= 1
+        if one.model in ("Plain", "OE"):
+            assert one.gauc == 0
+        if one.attacks:
+            assert one.gauc <= one.aauc <= one.auc
+            assert one.attacks == "fast"
+        assert one.inside == "digits:test"
+    at = {one.model: one.accuracy for one in results}
+    assert at["ProoD-Disc"] is None
+    assert at["ProoD-S"] == at["OE"]
     assert load(tmp_path / "q" / "prood").shift == short.shift
 
     with pytest.raises(ProodError, match="other settings"):

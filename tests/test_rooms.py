@@ -20,9 +20,10 @@ ALLOWED = {
     "models": {"bounds"},
     "data": set(),
     "training": {"models", "data", "bounds"},
-    "evaluation": {"bounds", "models", "data"},
+    "attacks": {"models"},
+    "evaluation": {"attacks", "bounds", "models", "data"},
     "quickstart": {"data", "training", "evaluation"},
-    "cli": {"bounds", "models", "data", "training", "evaluation", "quickstart"},
+    "cli": {"bounds", "models", "data", "training", "attacks", "evaluation", "quickstart"},
 }
 
 

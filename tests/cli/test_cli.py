@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from prood import cli
+from prood.evaluation import read_results
 from prood.models import load
 from prood.version import __version__
 
@@ -49,7 +50,7 @@ def test_version_and_help(prood):
     assert prood("--version") == (0, f"prood {__version__}\n", "")
     code, out, _ = prood("--help")
     assert code == 0
-    for command in ("quickstart", "train", "combine", "info"):
+    for command in ("quickstart", "train", "combine", "evaluate", "report", "info"):
         assert command in out
         assert "Usage" in prood(command, "--help")[1]
 
@@ -85,6 +86,36 @@ def test_train_combine_and_info(prood, tiny, tmp_path):
     assert "no input whatsoever gets a confidence above" in out
 
 
+def test_evaluate_and_report(prood, tiny, tmp_path):
+    for method in ("plain", "discriminator"):
+        assert prood("train", method, "--recipe", tiny, "--run", tmp_path / method)[0] == 0
+    runs = [tmp_path / "plain", tmp_path / "discriminator"]
+    images = f"npz:{tiny.parent}/out.npz,uniform"
+    options = ("--in", f"npz:{tiny.parent}/in.npz", "--out", images, "--eps", "0.01,8/255", "--limit", 10)
+    code, out, err = prood("evaluate", *runs, *options)
+    assert (code, err) == (0, "")
+    results = read_results(runs[0])
+    assert [(one.outside, one.eps) for one in results] == [(n, e) for n in images.split(",") for e in (0.01, 8 / 255)]
+    assert {one.attacks for one in results} == {"fast"}
+    assert "8/255" in out
+    assert f"{100 * results['plain', 'uniform', 8 / 255].aauc:.1f}" in out
+    before = (runs[0] / "results.json").read_bytes()
+    assert prood("evaluate", *runs, *options)[0] == 0
+    assert (runs[0] / "results.json").read_bytes() == before
+
+    code, out, _ = prood("report", *runs)
+    assert code == 0
+    assert "discriminator" in out
+    assert all((tmp_path / f"report.{ending}").stat().st_size > 100 for ending in ("html", "md", "tex", "csv"))
+    assert prood("report", runs[0])[0] == 0
+    assert (runs[0] / "report.html").is_file()
+    assert prood("report", tmp_path, "--out", tmp_path / "there")[0] == 0
+    assert "discriminator" in (tmp_path / "there" / "report.md").read_text()
+    code, out, _ = prood("info", runs[0])
+    assert "parameters" in out
+    assert "8/255" in out
+
+
 def test_a_run_is_not_overwritten_but_resumed_when_asked(prood, tiny, tmp_path):
     arguments = ("train", "plain", "--recipe", tiny, "--run", tmp_path / "run")
     assert prood(*arguments)[0] == 0
@@ -109,6 +140,10 @@ def test_a_run_is_not_overwritten_but_resumed_when_asked(prood, tiny, tmp_path):
         (("train", "oe", "--run", "x", "--set", "data.inside=nosuch"), "no image set"),
         (("train", "oe", "--run", "x", "--discriminator", "y"), "belong to"),
         (("info", "nosuch"), "no model at nosuch"),
+        (("evaluate", "nosuch", "--out", "uniform"), "nosuch is not the folder of a run"),
+        (("evaluate", ".", "--out", "uniform", "--eps", "0.1.2"), "is no radius"),
+        (("evaluate", ".", "--out", "uniform"), "no model at"),
+        (("report", "nosuch"), "nosuch holds no results"),
         (("combine", "--classifier", "a", "--discriminator", "b", "--shift", "1", "--run", "c"), "no model at a"),
     ],
 )

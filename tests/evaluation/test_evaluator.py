@@ -1,56 +1,203 @@
+import json
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from prood.data import ImageSet, uniform_noise
-from prood.evaluation import auc, evaluate
-from prood.models import ProoD, discriminator, small
+from prood import ProodError, evaluate
+from prood.attacks import APGD, Attack
+from prood.data import ImageSet
+from prood.evaluation import auc, bootstrap, fpr, read_results
+from prood.models import Confidence, ProoD, Score, score_of
+
+QUICK = APGD(iterations=5, restarts=2)
 
 
-@pytest.fixture(scope="module")
-def parts():
-    torch.manual_seed(0)
-    f, g = small(4, width=4).eval(), discriminator("digits", image=(1, 28, 28)).eval()
-    inside = uniform_noise(30, (1, 28, 28), seed=1)
-    labels = torch.arange(30) % 4
-    inside = ImageSet("inside", inside.images, labels, ("a", "b", "c", "d"))
-    outside = {"dark": ImageSet("dark", inside.images // 3), "noise": uniform_noise(20, (1, 28, 28), seed=2)}
-    return f, g, inside, outside
-
-
-def test_batches_do_not_change_the_result(parts):
-    f, g, inside, outside = parts
+def test_the_metrics_are_those_of_the_scores(f, g, inside, outside):
     model = ProoD(f, g, 1.0)
-    whole = evaluate(model, inside=inside, outside=outside, eps=0.02, batch=100)
-    pieces = evaluate(model, inside=inside, outside=outside, eps=0.02, batch=7)
-    assert whole["accuracy"] == pieces["accuracy"]
-    for name in outside:
-        assert whole["out"][name] == pytest.approx(pieces["out"][name], abs=0.01)
-
-
-def test_gauc_is_zero_without_a_certificate_and_at_most_auc_with_one(parts):
-    f, g, inside, outside = parts
-    plain = evaluate(f, inside=inside, outside=outside, eps=0.0)
-    assert all(values["gauc"] == 0 for values in plain["out"].values())
-    for model in (g, ProoD(f, g, 2.0)):
-        for eps in (0.0, 0.01, 0.1):
-            for values in evaluate(model, inside=inside, outside=outside, eps=eps)["out"].values():
-                assert values["gauc"] <= values["auc"]
-
-
-def test_a_discriminators_auc_is_that_of_g_and_it_has_no_accuracy(parts):
-    _, g, inside, outside = parts
-    result = evaluate(g, inside=inside, outside=outside, eps=0.01)
+    (result,) = evaluate(model, inside=inside, outside={"dark": outside["dark"]}, eps=0.02, attacks=QUICK)
+    score = score_of(model)
     with torch.no_grad():
-        expected = auc(g(inside.floats()), g(outside["dark"].floats()))
-    assert result["out"]["dark"]["auc"] == pytest.approx(expected, abs=1e-9)
-    assert result["accuracy"] is None
+        scores = score(inside.floats())
+        clean, certified = score(outside["dark"].floats()), score.upper_bound(outside["dark"].floats(), 0.02)
+        right = model.predict(inside.floats()) == inside.labels
+    attacked = QUICK(score, outside["dark"].floats(), 0.02).scores
+    for letter, values in (("", clean), ("a", attacked), ("g", certified)):
+        assert getattr(result, f"{letter}auc") == pytest.approx(auc(scores, values), abs=1e-9)
+        assert getattr(result, f"{letter}fpr95") == pytest.approx(fpr(scores, values), abs=1e-9)
+        assert result.intervals[f"{letter}auc"] == pytest.approx(bootstrap("auc", scores, values), abs=1e-9)
+        assert result.intervals[f"{letter}fpr95"] == pytest.approx(bootstrap("fpr", scores, values), abs=1e-9)
+    assert result.accuracy == right.double().mean().item()
+    assert (result.classes, result.images, result.eps, result.seed) == (4, 30, 0.02, 0)
+    np.testing.assert_allclose(result.scores.clean, clean, atol=1e-9)
+    np.testing.assert_allclose(result.scores.certified, certified, atol=1e-9)
 
 
-def test_the_joint_model_has_the_accuracy_of_its_classifier(parts):
-    f, g, inside, outside = parts
+@pytest.mark.parametrize("stop", ["auc", "bound", "never"])
+def test_clean_attacked_and_certified_are_in_order_for_every_image(f, g, inside, outside, stop):
+    for model in (f, g, ProoD(f, g, 2.0)):
+        results = evaluate(
+            model, inside=inside, outside=outside, eps=[0.0, 0.01, 0.1], attacks=QUICK, stop=stop, batch=8
+        )
+        assert len(results) == 6
+        for result in results:
+            scores = result.scores
+            assert (scores.clean <= scores.attacked).all()
+            assert (scores.attacked <= scores.certified).all()
+            assert result.gauc <= result.aauc <= result.auc
+            assert result.gfpr95 >= result.afpr95 >= result.fpr95
+            assert (result.gauc, result.gfpr95) == (0, 1) or model is not f
+
+
+def test_stopping_by_auc_changes_no_metric_and_saves_passes(f, g, inside, outside):
+    saved = 0
+    for model in (f, g, ProoD(f, g, 1.0)):
+        options = {"inside": inside, "outside": outside, "eps": 0.05, "attacks": QUICK}
+        for whole, short in zip(
+            evaluate(model, stop="never", **options), evaluate(model, stop="auc", **options), strict=True
+        ):
+            assert (whole.aauc, whole.afpr95) == (short.aauc, short.afpr95)
+            assert short.attack["forward"] <= whole.attack["forward"]
+            saved += whole.attack["forward"] - short.attack["forward"]
+            assert whole.attack["settled"] == 0
+    assert saved > 0
+
+
+def test_batches_do_not_change_the_result(f, g, inside, outside):
+    options = {"inside": inside, "outside": outside, "eps": 0.02, "attacks": QUICK, "stop": "never"}
+    whole, pieces = (evaluate(ProoD(f, g, 1.0), batch=batch, **options) for batch in (100, 7))
+    for one, other in zip(whole, pieces, strict=True):
+        assert one.accuracy == other.accuracy
+        for kind in ("inside", "clean", "attacked", "certified"):
+            # Rounding differs with the batch, and a search may then take another turn; its draws are the same.
+            np.testing.assert_allclose(getattr(one.scores, kind), getattr(other.scores, kind), atol=2e-3)
+
+
+def test_runs_repeat_exactly_and_the_seed_matters(f, inside, outside):
+    def attacked(seed):
+        options = {"outside": {"noise": outside["noise"]}, "eps": 0.02, "attacks": QUICK, "stop": "never"}
+        (result,) = evaluate(f, inside=inside, seed=seed, **options)
+        return result.scores.attacked
+
+    assert (attacked(0) == attacked(0)).all()
+    assert (attacked(0) != attacked(1)).any()
+
+
+def test_without_an_attack_there_is_no_adversarial_number(g, inside, outside):
+    for result in evaluate(g, inside=inside, outside=outside, eps=0.01):
+        assert (result.aauc, result.afpr95, result.attacks, result.stop, result.attack) == (None, None, None, None, {})
+        assert result.scores.attacked is None
+        assert "aauc" not in result.intervals
+
+
+def test_a_discriminator_has_no_accuracy_and_the_joint_model_that_of_its_classifier(f, g, inside, outside):
+    options = {"inside": inside, "outside": outside, "eps": 0.01}
     # Far below zero every class of the joint model has almost the same probability, but their order stays.
     nn.init.constant_(g.last.bias, -500.0)
-    alone = evaluate(f, inside=inside, outside=outside, eps=0.01)
-    assert evaluate(ProoD(f, g), inside=inside, outside=outside, eps=0.01)["accuracy"] == alone["accuracy"]
-    nn.init.constant_(g.last.bias, 3.0)
+    alone, joint, bare = (next(iter(evaluate(model, **options))) for model in (f, ProoD(f, g), g))
+    assert joint.accuracy == alone.accuracy
+    assert (bare.accuracy, bare.classes) == (None, None)
+    unlabelled = ImageSet("plain", inside.images)
+    (first, _) = evaluate(f, inside=unlabelled, outside=outside, eps=0.01)
+    assert (first.accuracy, first.classes) == (None, 4)
+
+
+def test_limit_takes_a_seeded_choice_and_the_gallery_shows_the_worst(f, inside, outside):
+    (result,) = evaluate(
+        f, inside=inside, outside={"noise": outside["noise"]}, eps=0.1, attacks=QUICK, limit=12, seed=3, stop="never"
+    )
+    chosen = outside["noise"].subset(12, 3)
+    assert result.images == 12
+    assert result.fingerprints["outside"] == chosen.fingerprint()
+    scores = result.scores
+    assert scores.gallery.tolist() == np.argsort(-scores.attacked)[:6].tolist()
+    assert (scores.gallery_clean == chosen.images[torch.tensor(scores.gallery)].numpy()).all()
+    change = np.abs(scores.gallery_attacked.astype(int) - scores.gallery_clean)
+    assert 0 < change.max() <= round(0.1 * 255) + 1
+
+
+def test_any_score_can_be_evaluated(f, inside, outside):
+    class Brightness(Score):
+        def __call__(self, images):
+            return images.double().mean((1, 2, 3))
+
+        def upper_bound(self, images, eps, *, method="best"):
+            return (images.double() + eps).clamp_max(1).mean((1, 2, 3))
+
+    (result,) = evaluate(Brightness(f), inside=inside, outside={"dark": outside["dark"]}, eps=0.1, attacks="fast")
+    assert result.auc == 1
+    np.testing.assert_allclose(result.scores.attacked, result.scores.clean)  # certified to lose, so never attacked
+    (result,) = evaluate(
+        Brightness(f), inside=inside, outside={"dark": outside["dark"]}, eps=0.1, attacks=QUICK, stop="never"
+    )
+    np.testing.assert_allclose(result.scores.attacked, result.scores.certified, atol=1e-6)
+
+
+def test_an_interrupted_evaluation_continues_where_it_stopped(f, g, inside, outside, tmp_path):
+    calls = []
+
+    class Counting(Attack):
+        name = "counting"
+        cost = 0
+
+        def __repr__(self):
+            return "Counting()"
+
+        def search(self, search):
+            calls.append(len(search.images))
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+
+    options = {"inside": inside, "outside": outside, "eps": [0.01, 0.02], "attacks": Counting(), "folder": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(ProoD(f, g), name="joint", **options)
+    first = (tmp_path / "results.json").read_text()
+    assert len(read_results(tmp_path)) == 2
+    again = evaluate(ProoD(f, g), name="joint", **options)
+    assert calls == [30, 30, 20, 20, 20]  # the interrupted one anew, and no other
+    assert [(one.outside, one.eps) for one in again] == [
+        ("dark", 0.01),
+        ("dark", 0.02),
+        ("noise", 0.01),
+        ("noise", 0.02),
+    ]
+    assert json.loads((tmp_path / "results.json").read_text())["evaluations"][:2] == json.loads(first)["evaluations"]
+
+    evaluate(ProoD(f, g), name="joint", **options)
+    assert len(calls) == 5
+    # Other weights, another name, another seed, another set of images: nothing of the old is taken for the new.
+    evaluate(ProoD(f, g, 1.0), name="joint", **options)
+    assert len(calls) == 9
+    evaluate(ProoD(f, g), name="other", **options)
+    assert len(calls) == 13
+    evaluate(ProoD(f, g), name="joint", seed=1, **options)
+    assert len(calls) == 17
+    evaluate(ProoD(f, g), name="joint", limit=10, **options)
+    assert len(calls) == 21
+    assert len(read_results(tmp_path)) == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"eps": -0.1}, "eps is a radius"),
+        ({"eps": [0.1, float("nan")]}, "eps is a radius"),
+        ({"eps": []}, "none given"),
+        ({"attacks": "rude"}, "no attack preset 'rude': choose one of paper, fast, strong"),
+        ({"stop": "soon", "attacks": "fast"}, "no stopping rule 'soon': choose one of auc, bound, never"),
+        ({"batch": 0}, "batch of 0 images is empty"),
+        ({"limit": 0}, "subset of 0 images"),
+        (
+            {"outside": {"big": ImageSet("big", torch.zeros(2, 1, 32, 32, dtype=torch.uint8))}},
+            "big has images of shape",
+        ),
+    ],
+)
+def test_bad_input_is_said_before_anything_is_computed(f, inside, outside, change, said):
+    class Unused(Confidence):
+        def __call__(self, images):
+            raise AssertionError("computed")
+
+    with pytest.raises(ProodError, match=said):
+        evaluate(Unused(f), **({"inside": inside, "outside": outside, "eps": 0.1} | change))

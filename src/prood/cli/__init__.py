@@ -8,8 +8,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prood.cli.evaluate import evaluate
 from prood.cli.info import info
 from prood.cli.quickstart import quickstart
+from prood.cli.report import report
 from prood.cli.train import combine, train
 from prood.errors import ProodError
 from prood.version import __version__
@@ -23,6 +25,8 @@ app = typer.Typer(
 app.command()(quickstart)
 app.command()(train)
 app.command()(combine)
+app.command()(evaluate)
+app.command()(report)
 app.command()(info)
 
 

@@ -14,14 +14,14 @@ def info(run: Annotated[Path, typer.Argument(help="A run's folder, or a .safeten
     from rich.console import Console
 
     from prood.evaluation import read_results, results_table
+    from prood.models import model_path
     from prood.training import describe
 
     console = Console()
     results = read_results(run)
-    if results is None:
-        for key, value in describe(run).items():
-            console.print(
-                f"[bold]{key:<13}[/] {value if isinstance(value, str) else json.dumps(value)}", highlight=False
-            )
-    else:
+    # A folder of runs with their common results, such as the quickstart's, has no model of its own.
+    facts = describe(run) if results is None or model_path(run).is_file() else {}
+    for key, value in facts.items():
+        console.print(f"[bold]{key:<13}[/] {value if isinstance(value, str) else json.dumps(value)}", highlight=False)
+    if results is not None:
         console.print(results_table(results))

@@ -1,7 +1,29 @@
-"""Metrics, the evaluator and tables."""
+"""Metrics, the evaluator, results as data, tables and the report."""
 
+from prood.evaluation.check import BoundViolated
 from prood.evaluation.evaluator import evaluate
-from prood.evaluation.metrics import auc
-from prood.evaluation.table import RESULTS_FILE, read_results, results_table
+from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
+from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, Scores, read_results
+from prood.evaluation.runs import evaluate_run, gather, parse_radii
+from prood.evaluation.table import results_table
 
-__all__ = ["RESULTS_FILE", "auc", "evaluate", "read_results", "results_table"]
+__all__ = [
+    "RESULTS_FILE",
+    "BoundViolated",
+    "Evaluation",
+    "Results",
+    "Scores",
+    "auc",
+    "auc_ties_half",
+    "bootstrap",
+    "evaluate",
+    "evaluate_run",
+    "fpr",
+    "fpr_out_positive",
+    "gather",
+    "parse_radii",
+    "read_results",
+    "results_table",
+    "roc",
+    "threshold",
+]

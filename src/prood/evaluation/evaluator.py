@@ -1,47 +1,177 @@
-"""Accuracy, AUC and guaranteed AUC of any model that has a score."""
+"""Every number of the paper's tables, for any model that has a score."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
+from prood import processes
+from prood.attacks import Attack, preset
 from prood.data import ImageSet
-from prood.evaluation.metrics import auc
-from prood.models import Discriminator, ProoD, score_of
+from prood.errors import ProodError
+from prood.evaluation.bench import Bench, Measured
+from prood.evaluation.metrics import auc, fpr, intervals
+from prood.evaluation.progress import Bar
+from prood.evaluation.results import Evaluation, Results, Scores, identity, read_results
+from prood.evaluation.stopping import Stop, goals
+from prood.models import Score, fingerprint, score_of
 
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module,
+    model: nn.Module | Score,
     *,
     inside: ImageSet,
     outside: Mapping[str, ImageSet],
-    eps: float,
+    eps: float | Sequence[float],
+    attacks: str | Attack | None = None,
+    stop: Stop = "auc",
+    limit: int | None = None,
+    seed: int = 0,
     batch: int = 250,
     device: str | torch.device = "cpu",
-) -> dict[str, Any]:
-    """`{"accuracy": …, "out": {name: {"auc": …, "gauc": …}}}`, fractions of 1.
+    name: str = "model",
+    folder: Path | str | None = None,
+    console: Console | None = None,
+) -> Results:
+    """Compare the scores of in-distribution images with those of each out-distribution, at each radius `eps`.
 
-    `gauc` compares the in-distribution scores with the certified upper bounds over the ℓ∞ ball of radius `eps`
-    around each out-distribution image. A model without a certificate has 0, a bare discriminator no accuracy.
+    AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps (a
+    model without a certificate has 0 and 1); AAUC and AFPR the highest scores that `attacks` finds in them: a preset
+    ("fast", "paper", "strong") or an attack. `stop` says when the search for an image may end, see `stopping.goals`.
+
+    `limit` takes a seeded choice of so many images of each out-distribution; the in-distribution is always used whole.
+    With a `folder`, every evaluation is added to its results.json as soon as it is made, and what is there already is
+    not made again. A progress bar is shown on `console`. Under torchrun each process takes a part of the images.
     """
-    model = model.to(device).eval()
-    score = score_of(model)
+    score = model if isinstance(model, Score) else score_of(model)
+    score.model.to(device).eval()
+    attack = preset(attacks) if isinstance(attacks, str) else attacks
+    folder = None if folder is None else Path(folder)
+    if batch < 1:
+        raise ProodError(f"a batch of {batch} images is empty: choose at least 1")
+    goals(stop, torch.zeros(1), torch.zeros(1))  # a wrong name is said now, not after hours
+    bench = Bench(score, torch.device(device), batch, attack, stop, seed, folder)
 
-    def over(images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
-        rows = torch.split(torch.arange(len(images)), batch)
-        return torch.cat([function(images.floats(part).to(device)).cpu() for part in rows])
+    common: dict[str, Any] = {
+        "model": name,
+        "inside": inside.name,
+        "attacks": attacks if isinstance(attacks, str | None) else repr(attacks),
+        "stop": stop if attack else None,
+        "limit": limit,
+        "seed": seed,
+    }
+    prints = {"model": fingerprint(score.model), "inside": inside.fingerprint()}
+    plan: list[tuple[ImageSet, dict[str, Any]]] = []
+    for title, images in outside.items():
+        if images.shape != inside.shape:
+            raise ProodError(f"{title} has images of shape {images.shape}, but {inside.name} of shape {inside.shape}")
+        chosen = images if limit is None else images.subset(limit, seed)
+        settings = common | {"outside": title, "fingerprints": prints | {"outside": chosen.fingerprint()}}
+        plan += [(chosen, settings | {"eps": radius}) for radius in _radii(eps)]
 
-    scores = over(inside, score)
-    out = {}
-    for name, images in outside.items():
-        bound = over(images, lambda z: score.upper_bound(z, eps))
-        out[name] = {"auc": auc(scores, over(images, score)), "gauc": auc(scores, bound)}
-    accuracy = None
-    if inside.labels is not None and not isinstance(model, Discriminator):
-        classes = model.predict if isinstance(model, ProoD) else lambda x: model(x).argmax(1)
-        accuracy = (over(inside, classes) == inside.labels).double().mean().item()
-    return {"accuracy": accuracy, "out": out}
+    results = (read_results(folder) if folder else None) or Results()
+    missing = [(images, settings) for images, settings in plan if results.find(identity(**settings)) is None]
+    if missing:
+        reference = Reference.of(bench, inside)
+    with Bar(console, name, sum(len(images) for images, _ in missing)) as bar:
+        for images, settings in missing:
+            bar.says(f"{settings['outside']}, ε = {settings['eps']:g}")
+            began = time.monotonic()
+            measured = bench.confront(images, settings["eps"], reference.scores, bar.advance)
+            made = _evaluation(settings, reference, images, measured)
+            seconds = round(time.monotonic() - began, 3)
+            results = results.plus(replace(made, seconds=seconds, machine=machine(bench.device)))
+            if folder and processes.is_main():
+                results.save(folder)
+    asked = {identity(**settings) for _, settings in plan}
+    return Results(tuple(evaluation for evaluation in results if evaluation.identity in asked))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The in-distribution: its scores, and how the model classifies it, if it does."""
+
+    scores: Tensor
+    accuracy: float | None
+    classes: int | None
+
+    @staticmethod
+    def of(bench: Bench, inside: ImageSet) -> Reference:
+        scores = bench.over(inside, bench.score)
+        logits = bench.score.logits(inside.floats([0]).to(bench.device))
+        if logits is None:
+            return Reference(scores, None, None)
+        if inside.labels is None:
+            return Reference(scores, None, logits.shape[1])
+
+        def guess(images: Tensor) -> Tensor:
+            logits = bench.score.logits(images)
+            assert logits is not None
+            return logits.argmax(1)
+
+        right = bench.over(inside, guess).long() == inside.labels.cpu()
+        return Reference(scores, right.double().mean().item(), logits.shape[1])
+
+
+def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet, found: Measured) -> Evaluation:
+    """The metrics of what was measured, and the measurements themselves."""
+    attacked = found.attacked if settings["attacks"] else None
+    kinds = {"": found.clean, "g": found.certified} | ({} if attacked is None else {"a": attacked})
+    values: dict[str, Any] = {}
+    for letter, outside in kinds.items():
+        values |= {f"{letter}auc": auc(reference.scores, outside), f"{letter}fpr95": fpr(reference.scores, outside)}
+    ends = intervals(reference.scores, kinds, seed=settings["seed"])
+    named = {"auc": "auc", "fpr": "fpr95"}
+    between = {letter + name: list(ends[metric][letter]) for letter in kinds for metric, name in named.items()}
+    attack = {
+        "forward": found.forward,
+        "backward": found.backward,
+        "settled": found.settled.mean().item(),
+        "raised": (found.attacked > found.clean).double().mean().item(),
+        "by": {name: count / len(images) for name, count in found.found_by.items()},
+        "seconds": round(found.seconds, 3),
+    }
+    scores = Scores(
+        inside=reference.scores.numpy(),
+        clean=found.clean.numpy(),
+        certified=found.certified.numpy(),
+        attacked=None if attacked is None else attacked.numpy(),
+        gallery=found.gallery.numpy(),
+        gallery_clean=images.images[found.gallery].cpu().numpy(),
+        gallery_attacked=found.shown,
+    )
+    return Evaluation(
+        **settings,
+        **values,
+        images=len(images),
+        accuracy=reference.accuracy,
+        classes=reference.classes,
+        intervals=between,
+        attack={} if attacked is None else attack,
+        rounding={"images": int((found.excess > 0).sum()), "largest": found.excess.max().item()},
+        scores=scores,
+    )
+
+
+def _radii(eps: float | Sequence[float]) -> list[float]:
+    radii = [float(radius) for radius in (eps if isinstance(eps, Sequence) else [eps])]
+    wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 0)]
+    if wrong or not radii:
+        raise ProodError(f"eps is a radius, or several, none of them negative: {wrong[0] if wrong else 'none given'}")
+    return list(dict.fromkeys(radii))
+
+
+def machine(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"

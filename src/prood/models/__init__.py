@@ -3,7 +3,7 @@
 from prood.models.architectures import architecture, build, spec_of
 from prood.models.classifiers import resnet18, resnet50, small
 from prood.models.discriminators import SIZES, Discriminator, discriminator
-from prood.models.files import MODEL_FILE, Metadata, load, model_path, read_metadata, save
+from prood.models.files import MODEL_FILE, Metadata, fingerprint, load, model_path, read_metadata, save
 from prood.models.joint import ProoD, confidence_logit, fuse
 from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of
 
@@ -21,6 +21,7 @@ __all__ = [
     "build",
     "confidence_logit",
     "discriminator",
+    "fingerprint",
     "fuse",
     "load",
     "model_path",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -68,6 +69,15 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
         raise ProodError(f"{model_path(path)} does not hold the model that it describes: {wrong}")
     model.load_state_dict(tensors)
     return model.to(device).eval(), metadata
+
+
+def fingerprint(model: nn.Module) -> str:
+    """16 hex digits of sha256 over the names, shapes and bytes of all tensors: which weights these are."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, torch.Tensor]]:

@@ -25,6 +25,10 @@ class Score(ABC):
     def __call__(self, images: Tensor) -> Tensor:
         """One float64 number per image."""
 
+    def logits(self, images: Tensor) -> Tensor | None:
+        """What the model classifies by; None if it only detects."""
+        return None
+
     def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
         """At least the score of every image in the ℓ∞ ball of radius eps inside [0, 1]^d."""
         return torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
@@ -36,6 +40,10 @@ class Confidence(Score):
     def __call__(self, images: Tensor) -> Tensor:
         return confidence_logit(self.model(images))
 
+    def logits(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(images)
+        return logits
+
 
 class JointConfidence(Score):
     """The confidence of the joint model on the same scale, where its certificate is ḡ(x) + Δ (Eq. 4)."""
@@ -44,6 +52,9 @@ class JointConfidence(Score):
 
     def __call__(self, images: Tensor) -> Tensor:
         return confidence_logit(self.model.logits(images), self.model.in_logit(images))
+
+    def logits(self, images: Tensor) -> Tensor:
+        return self.model.logits(images)
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
         return self.model.in_logit_bound(images, eps, method=method).double()

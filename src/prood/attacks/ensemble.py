@@ -1,0 +1,57 @@
+"""Several attacks as one, and the presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from prood.attacks.apgd import APGD
+from prood.attacks.base import Attack
+from prood.attacks.pgd import PGD
+from prood.attacks.search import Search
+from prood.attacks.square import Square
+from prood.errors import ProodError
+
+
+@dataclass(frozen=True)
+class Ensemble(Attack):
+    """Its members one after the other on the same search: the worst point per image is kept, the settled ones rest."""
+
+    name: ClassVar[str] = "ensemble"
+
+    members: tuple[Attack, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for member in self.members for name in member.names))
+
+    @property
+    def cost(self) -> int:
+        return sum(member.cost for member in self.members)
+
+    def search(self, search: Search) -> None:
+        for member in self.members:
+            if search.open.any():
+                search.member = member.name
+                member.search(search)
+
+
+PRESETS: dict[str, Ensemble] = {
+    "paper": Ensemble((PGD(), APGD(), Square())),
+    "fast": Ensemble((PGD(steps=18, uniform=1, gaussian=1), APGD(iterations=50, restarts=2), Square(queries=200))),
+    "strong": Ensemble(
+        (
+            PGD(steps=400, uniform=5, gaussian=3, blocks=7),
+            APGD(iterations=1000, restarts=10),
+            Square(queries=10_000),
+            APGD(iterations=500, restarts=0, refine=3),
+        )
+    ),
+}
+"""`paper` is that of Section 4.2, `fast` needs at most a twentieth of its passes, `strong` three times as many."""
+
+
+def preset(name: str) -> Ensemble:
+    if name not in PRESETS:
+        raise ProodError(f"there is no attack preset {name!r}: choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]

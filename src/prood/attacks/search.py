@@ -1,0 +1,152 @@
+"""One search in the balls around a batch of images: what was found so far, and for which images it goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from prood.attacks import draws
+from prood.errors import ProodError
+from prood.models import Score
+
+ROWS = 512
+"""Points that are scored at once, so that memory does not grow with the number of images and restarts."""
+
+
+class Search:
+    """Keeps the best point per image; an attack gives it points to score, and never has to remember its best.
+
+    A point is a row of a batch, `owner` the number of the image in whose ball it lies: all restarts of all images
+    are rows of the same batch. An image whose best score has reached its `goal` is settled and no longer `open`.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        images: Tensor,
+        eps: float,
+        *,
+        goal: Tensor,
+        seed: int = 0,
+        numbers: Sequence[int] | Tensor | None = None,
+        rows: int = ROWS,
+    ) -> None:
+        check(images, eps)
+        self.score, self.images, self.eps, self.seed, self.rows = score, images.detach(), float(eps), seed, rows
+        self.low, self.high = ball(self.images, self.eps)
+        counted = range(len(images)) if numbers is None else numbers
+        self.numbers = torch.as_tensor(counted, dtype=torch.int64, device=images.device)
+        self.goal = goal.to(images.device, torch.float64)
+        if self.numbers.shape != images.shape[:1] or self.goal.shape != images.shape[:1]:
+            raise ProodError("an attack needs one number and one goal for each image")
+        if self.goal.isnan().any():
+            raise ProodError("a goal is not a number: the bound of a model that has diverged is none")
+        self.forward = self.backward = 0  # passes of single images
+        self._members = ["clean"]
+        self._finder = torch.zeros_like(self.numbers)  # who found the best point, as a place in _members
+        self.best = self.images.clone()
+        self.value = torch.full((len(images),), -torch.inf, dtype=torch.float64, device=images.device)
+        self.clean = self.values(self.best, torch.arange(len(images), device=images.device))
+
+    @property
+    def member(self) -> str:
+        """Who is searching now."""
+        return self._members[-1]
+
+    @member.setter
+    def member(self, name: str) -> None:
+        self._members.append(name)
+
+    @property
+    def found_by(self) -> list[str]:
+        return [self._members[place] for place in self._finder.tolist()]
+
+    @property
+    def open(self) -> Tensor:
+        """Which images are not settled."""
+        return self.value < self.goal
+
+    def owners(self, restarts: int) -> tuple[Tensor, Tensor]:
+        """(owner, restart) of the rows of `restarts` searches for each open image."""
+        images = self.open.nonzero().squeeze(1)
+        return images.repeat_interleave(restarts), torch.arange(restarts, device=images.device).repeat(len(images))
+
+    def keys(self, owner: Tensor, *parts: int | Tensor) -> Tensor:
+        """The keys of random streams for rows: functions of seed, searcher, image and `parts`."""
+        key = draws.keys(draws.stream(self.seed, self.member), self.numbers[owner])
+        for part in parts:
+            key = draws.keys(key, torch.as_tensor(part, device=key.device))
+        return key
+
+    def project(self, points: Tensor, owner: Tensor) -> Tensor:
+        return torch.minimum(torch.maximum(points, self.low[owner]), self.high[owner])
+
+    def uphill(self, points: Tensor, gradients: Tensor, owner: Tensor) -> Tensor:
+        """The gradients without what points out of the ball: 0 where nothing nearby is higher, to first order."""
+        inside = torch.where(gradients > 0, points < self.high[owner], points > self.low[owner])
+        return torch.where(inside, gradients, 0.0)
+
+    def elsewhere(self, owner: Tensor, key: Tensor) -> Tensor:
+        """A corner of the ball with a coarse random pattern: where a search goes on that got stuck."""
+        centre = self.images[owner]
+        return torch.where(draws.blocks_like(key, centre) > 0, self.high[owner], self.low[owner])
+
+    def values(self, points: Tensor, owner: Tensor) -> Tensor:
+        """The scores of points, float64."""
+        with torch.no_grad():
+            parts = [self.score(part).detach() for part in torch.split(points, self.rows)]
+        self.forward += len(points)
+        return self._keep(points, owner, torch.cat(parts))
+
+    def values_and_gradients(self, points: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores and their gradients by the pixels; where there is none, or no number, it is 0."""
+        values, gradients = [], []
+        for part in torch.split(points, self.rows):
+            with torch.enable_grad():
+                part = part.detach().requires_grad_(True)
+                scores = self.score(part)
+                slope = None
+                if scores.requires_grad:
+                    (slope,) = torch.autograd.grad(scores.sum(), part, allow_unused=True)
+            # Detached: a best point that kept its graph would keep every network pass of the search in memory.
+            values.append(scores.detach())
+            gradients.append(torch.zeros_like(part) if slope is None else slope.nan_to_num(0.0, 0.0, 0.0))
+        self.forward += len(points)
+        self.backward += len(points)
+        return self._keep(points, owner, torch.cat(values)), torch.cat(gradients)
+
+    def _keep(self, points: Tensor, owner: Tensor, values: Tensor) -> Tensor:
+        if values.isnan().any():
+            raise ProodError("a score is not a number: the model has diverged or its input was damaged")
+        values = values.double()
+        best = torch.full_like(self.value, -torch.inf).scatter_reduce(0, owner, values, "amax")
+        winners = ((values == best[owner]) & (values > self.value[owner])).nonzero().squeeze(1)
+        # Of rows that tie, the first: an assignment with repeated indices would take any of them.
+        first = torch.full_like(self.numbers, len(values)).scatter_reduce(0, owner[winners], winners, "amin")
+        winners = first[first < len(values)]
+        where = owner[winners]
+        self.best[where] = points[winners]
+        self.value[where] = values[winners]
+        self._finder[where] = len(self._members) - 1
+        return values
+
+
+def check(images: Tensor, eps: float) -> None:
+    if images.ndim != 4 or not images.is_floating_point() or not images.numel():
+        raise ProodError("an attack needs a non-empty batch of floating-point images, shape (N, C, H, W)")
+    if not ((images >= 0) & (images <= 1)).all():
+        raise ProodError("an attack needs images with values in [0, 1]: scale them first")
+    if not (math.isfinite(eps) and eps >= 0):
+        raise ProodError(f"eps is a radius: it must be a finite number that is not negative, not {eps}")
+
+
+def ball(images: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The corners of the ball inside [0, 1]^d, rounded inwards: a point between them is in the ball without doubt."""
+    exact = images.double()
+    low, high = (exact - eps).clamp_min(0).to(images.dtype), (exact + eps).clamp_max(1).to(images.dtype)
+    low = torch.where(exact - low.double() > eps, low.nextafter(torch.ones_like(low)), low)
+    high = torch.where(high.double() - exact > eps, high.nextafter(torch.zeros_like(high)), high)
+    return low, high

@@ -1,0 +1,63 @@
+"""prood evaluate RUN…"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of trained or combined models.")],
+    outside: Annotated[
+        list[str], typer.Option("--out", metavar="NAME,…", help="Test out-distributions: textures,smooth,npz:my.npz …")
+    ],
+    inside: Annotated[
+        str | None, typer.Option("--in", metavar="NAME", help="The in-distribution; else the run's own test split.")
+    ] = None,
+    eps: Annotated[str | None, typer.Option(metavar="RADIUS,…", help="0.01,8/255 …; else the one trained for.")] = None,
+    attacks: Annotated[str, typer.Option(help="fast, paper, strong, or none.")] = "fast",
+    limit: Annotated[
+        int, typer.Option(help="Images of each out-distribution, chosen by the seed; 0: all.", min=0)
+    ] = 1000,
+    stop: Annotated[
+        str,
+        typer.Option(
+            help="When the search for an image ends: auc (when no metric can change), bound (near the certified "
+            "bound) or never."
+        ),
+    ] = "auc",
+    seed: Annotated[int, typer.Option(help="Of the choice of images and of the attacks.", min=0)] = 0,
+    batch: Annotated[int, typer.Option(help="Images at a time.", min=1)] = 250,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
+) -> None:
+    """Score, certify and attack: AUC, GAUC, AAUC and the false positive rates, into each run's results.json.
+
+    What is there already is not made again: an interrupted evaluation continues where it stopped.
+    """
+    from rich.console import Console
+
+    from prood import processes
+    from prood.evaluation import evaluate_run, parse_radii, results_table
+
+    console = Console()
+    names = [name for part in outside for name in part.split(",") if name]
+    radii = None if eps is None else parse_radii(eps)
+    for run in runs:
+        results = evaluate_run(
+            run,
+            inside=inside,
+            outside=names,
+            eps=radii,
+            attacks=None if attacks == "none" else attacks,
+            stop=stop,  # type: ignore[arg-type]  # a wrong word is refused there
+            limit=limit or None,
+            seed=seed,
+            batch=batch,
+            device=device,
+            console=console,
+        )
+        if processes.is_main():
+            console.print(results_table(results))
+    processes.stop()

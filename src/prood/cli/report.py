@@ -1,0 +1,32 @@
+"""prood report RUN…"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Evaluated runs, or folders of such.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the files; else the run's, or the one that holds all runs.")
+    ] = None,
+) -> None:
+    """Compare evaluated runs: a table here, and report.html, .md, .tex and .csv.
+
+    report.html is one file that needs nothing else: open it in a browser, or send it to somebody.
+    """
+    from rich.console import Console
+
+    from prood.evaluation import gather, results_table
+
+    results = gather(runs)
+    console = Console()
+    console.print(results_table(results))
+    folder = out or (runs[0] if len(runs) == 1 else Path(os.path.commonpath([run.resolve().parent for run in runs])))
+    for ending in ("html", "md", "tex", "csv"):
+        results.report(folder / f"report.{ending}")
+    console.print(f"wrote {folder / 'report.html'}, .md, .tex and .csv", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,120 @@
+"""Scores, bounds and attacked scores of whole image sets: batch by batch, and shared among processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prood import processes
+from prood.attacks import Attack
+from prood.data import ImageSet
+from prood.evaluation.check import confirm
+from prood.evaluation.stopping import Stop, goals
+from prood.models import Score
+
+GALLERY = 6
+"""So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was found about the images of one set at one radius; a number for each, in their order.
+
+    `excess` says by how much rounding made the score exceed the bound (0 for most), `found_by` how often each attack
+    found the highest score, `gallery` which images are shown, and `shown` these images after the attack, as bytes.
+    """
+
+    clean: Tensor
+    attacked: Tensor
+    certified: Tensor
+    excess: Tensor
+    settled: Tensor
+    found_by: dict[str, int]
+    forward: int
+    backward: int
+    seconds: float
+    gallery: Tensor
+    shown: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A score on a device, and how it is to be tried."""
+
+    score: Score
+    device: torch.device
+    batch: int
+    attack: Attack | None
+    stop: Stop
+    seed: int
+    folder: Path | None
+
+    def over(self, images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """A number for each image, float64 on the CPU: each process computes its rows, and all get the whole."""
+        values = torch.zeros(len(images), dtype=torch.float64)
+        for rows in torch.split(processes.own_rows(torch.arange(len(images))), self.batch):
+            values[rows] = function(images.floats(rows).to(self.device)).double().cpu()
+        return self._total(values)
+
+    def confront(self, images: ImageSet, eps: float, inside: Tensor, advance: Callable[[int], None]) -> Measured:
+        """Score, certify and attack the images, given the scores of the in-distribution.
+
+        `advance` is told how many images are done.
+        """
+        names = ("clean", *(self.attack.names if self.attack else ()))
+        columns = torch.zeros(5, len(images), dtype=torch.float64)
+        shown = torch.zeros_like(images.images)
+        found_by = torch.zeros(len(names), dtype=torch.float64)
+        costs = torch.zeros(3, dtype=torch.float64)
+        for rows in torch.split(processes.own_rows(torch.arange(len(images))), self.batch):
+            x = images.floats(rows).to(self.device)
+            clean, bound = self.score(x).double(), self.score.upper_bound(x, eps).double()
+            points, attacked, settled = x, clean, torch.zeros_like(clean)
+            if self.attack is not None:
+                began = time.monotonic()
+                goal = goals(self.stop, bound, inside.to(self.device))
+                outcome = self.attack(self.score, x, eps, goal=goal, seed=self.seed, numbers=rows)
+                # Scored among other images, an image may round differently: never let that look like a fall.
+                points = torch.where((outcome.scores > clean).view(-1, 1, 1, 1), outcome.images, x)
+                attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
+                found_by += torch.tensor([outcome.found_by.count(name) for name in names])
+                costs += torch.tensor([outcome.forward, outcome.backward, time.monotonic() - began])
+            certified = confirm(self.score, x, points, attacked, bound, eps, self.folder)
+            excess = torch.where(certified > bound, certified - bound, 0.0)
+            columns[:, rows] = torch.stack([clean, attacked, certified, excess, settled]).cpu()
+            shown[rows] = (points * 255).round().to(torch.uint8).cpu()
+            advance(len(rows) * processes.world_size())
+        clean, attacked, certified, excess, settled = self._total(columns)
+        top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, _highest(certified)])
+        gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
+        counts, (forward, backward, seconds) = self._total(found_by), self._total(costs).tolist()
+        return Measured(
+            clean,
+            attacked,
+            certified,
+            excess,
+            settled,
+            {name: int(count) for name, count in zip(names, counts.tolist(), strict=True)},
+            int(forward),
+            int(backward),
+            seconds,
+            gallery,
+            self._total(shown[gallery].long()).to(torch.uint8).numpy(),
+        )
+
+    def _total(self, values: Tensor) -> Tensor:
+        # Each process has zeros where others have values. NCCL sums on the GPU only.
+        return processes.total(values.to(self.device)).cpu() if processes.world_size() > 1 else values
+
+
+def _highest(bounds: Tensor) -> Tensor:
+    """The images with the highest bounds, none where there is no certificate."""
+    finite = bounds.isfinite().nonzero().squeeze(1)
+    return finite[bounds[finite].topk(min(GALLERY, len(finite))).indices]

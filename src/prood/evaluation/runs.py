@@ -1,0 +1,109 @@
+"""Runs and image sets by name: what the command line evaluates and reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from prood import data, processes
+from prood.errors import ProodError
+from prood.evaluation.evaluator import evaluate
+from prood.evaluation.results import Results, read_results
+from prood.evaluation.stopping import Stop
+from prood.models import Metadata, load
+
+_NOISE_IMAGES = 1000
+
+
+def evaluate_run(
+    run: Path | str,
+    *,
+    outside: Sequence[str],
+    inside: str | None = None,
+    eps: Sequence[float] | None = None,
+    attacks: str | None = "fast",
+    stop: Stop = "auc",
+    limit: int | None = 1000,
+    seed: int = 0,
+    batch: int = 250,
+    device: str | None = None,
+    console: Console | None = None,
+) -> Results:
+    """Evaluate the model of a run's folder into its results.json; see `evaluate`.
+
+    Without `inside` it is the test split of what the model was trained on, without `eps` the radius it was trained for.
+    """
+    run = Path(run)
+    if not run.is_dir():
+        raise ProodError(f"{run} is not the folder of a run: results are written into one")
+    target = processes.device(device)
+    processes.start(target)
+    model, about = load(run, device=target)
+    known = data.load(inside or _test_split(about, run))
+    count = limit or _NOISE_IMAGES
+    sets = {name: data.load(name, like=known, count=count, seed=seed) for name in outside}
+    if eps is None and about.eps is None:
+        raise ProodError(f"{run} was not trained for a radius: give one with --eps")
+    return evaluate(
+        model,
+        inside=known,
+        outside=sets,
+        eps=[about.eps] if eps is None else eps,  # type: ignore[list-item]  # not None, see above
+        attacks=attacks,
+        stop=stop,
+        limit=limit,
+        seed=seed,
+        batch=batch,
+        device=target,
+        name=run.resolve().name,
+        folder=run,
+        console=console,
+    )
+
+
+def gather(folders: Sequence[Path | str]) -> Results:
+    """The results of several folders; where one has none of its own, those of the runs inside it.
+
+    Models of the same name from different folders are told apart by the names of their folders.
+    """
+    found: dict[Path, Results] = {}
+    for folder in map(Path, folders):
+        own = read_results(folder)
+        places = sorted(folder.iterdir()) if own is None and folder.is_dir() else [folder]
+        inner = {place: results for place in places if (results := read_results(place)) is not None}
+        if not inner:
+            raise ProodError(f"{folder} holds no results: make some with 'prood evaluate {folder} --out NAME'")
+        found |= inner
+    holders = Counter(name for results in found.values() for name in {one.model for one in results})
+    return Results(
+        tuple(
+            one if holders[one.model] == 1 else replace(one, model=f"{place.parent.name}/{one.model}")
+            for place, results in found.items()
+            for one in results
+        )
+    )
+
+
+def parse_radii(text: str) -> list[float]:
+    """`0.01,8/255` as numbers."""
+    radii = []
+    for word in text.split(","):
+        numerator, slash, denominator = word.partition("/")
+        try:
+            radii.append(float(numerator) / (float(denominator) if slash else 1))
+        except (ValueError, ZeroDivisionError):
+            raise ProodError(f"{word.strip()!r} is no radius: write numbers such as 0.01 or 8/255") from None
+    return radii
+
+
+def _test_split(about: Metadata, run: Path) -> str:
+    """A model's first data set is its in-distribution."""
+    trained_on = next(iter(about.data), "")
+    name, _, split = trained_on.partition(":")
+    if split != "train":
+        raise ProodError(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
+    return f"{name}:test"

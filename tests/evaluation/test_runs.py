@@ -1,0 +1,117 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from prood import ProodError
+from prood.data import load
+from prood.evaluation import Evaluation, Results, evaluate_run, gather, parse_radii, read_results
+from prood.models import ProoD, save
+
+
+@pytest.fixture
+def run(f, g, inside, outside, tmp_path):
+    """A run's folder with a joint model, and its data as files."""
+    np.savez(tmp_path / "in.npz", images=inside.images.squeeze(1).numpy(), labels=inside.labels.numpy())
+    np.savez(tmp_path / "out.npz", images=outside["noise"].images.squeeze(1).numpy())
+    save(ProoD(f, g, 1.0), tmp_path / "run" / "model.safetensors", eps=0.05)
+    return tmp_path / "run"
+
+
+def test_a_run_is_evaluated_by_names_into_its_own_folder(run):
+    names = {"inside": f"npz:{run.parent}/in.npz", "outside": [f"npz:{run.parent}/out.npz", "uniform"]}
+    results = evaluate_run(run, **names, limit=8, device="cpu")
+    assert [(one.model, one.eps, one.images, one.attacks, one.limit) for one in results] == [
+        ("run", 0.05, 8, "fast", 8)
+    ] * 2
+    assert [one.outside for one in results] == names["outside"]
+    assert list(read_results(run)) == list(results)
+    more = evaluate_run(run, **names, limit=8, eps=[0.01], attacks=None, device="cpu")
+    assert len(read_results(run)) == 4
+    assert [one.aauc for one in more] == [None, None]
+
+
+def test_the_in_distribution_is_the_test_split_of_the_training_data(f, tmp_path):
+    save(f, tmp_path / "model.safetensors", data={"digits:train": "x", "photographs:train": "y"})
+    (one,) = evaluate_run(tmp_path, outside=["uniform"], eps=[0.1], attacks=None, limit=5, device="cpu")
+    assert one.inside == "digits:test"
+    assert one.fingerprints["inside"] == load("digits:test").fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("facts", "options", "said"),
+    [
+        ({}, {"eps": [0.1]}, "name it with --in"),
+        ({"data": {"npz:mine.npz": "x"}}, {"eps": [0.1]}, "name it with --in"),
+        ({}, {"inside": "digits:test"}, "was not trained for a radius: give one with --eps"),
+        ({}, {"inside": "digits:best", "eps": [0.1]}, "has no split 'best'"),
+        ({}, {"inside": "digits:test", "eps": [0.1], "device": "banana"}, "there is no device 'banana'"),
+    ],
+)
+def test_what_is_missing_is_said(f, tmp_path, facts, options, said):
+    save(f, tmp_path / "model.safetensors", **facts)
+    with pytest.raises(ProodError, match=said):
+        evaluate_run(tmp_path, outside=["uniform"], **options)
+
+
+def test_results_go_into_a_folder(f, tmp_path):
+    save(f, tmp_path / "model.safetensors")
+    with pytest.raises(ProodError, match=r"model\.safetensors is not the folder of a run"):
+        evaluate_run(tmp_path / "model.safetensors", outside=["uniform"])
+
+
+def test_two_processes_find_what_one_finds(run):
+    names = {"inside": f"npz:{run.parent}/in.npz", "outside": [f"npz:{run.parent}/out.npz"]}
+    (alone,) = evaluate_run(run, **names, eps=[0.05], device="cpu", stop="never")
+    (run / "results.json").rename(run / "alone.json")
+    script = run.parent / "script.py"
+    script.write_text(
+        f"from prood.evaluation import evaluate_run\nevaluate_run({str(run)!r}, inside={names['inside']!r}, "
+        f"outside={names['outside']!r}, eps=[0.05], device='cpu', stop='never')\n"
+    )
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", str(script)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(launch, env=environment, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (both,) = read_results(run)
+    assert both.accuracy == alone.accuracy
+    assert both.attack["forward"] == alone.attack["forward"]
+    for kind in ("inside", "clean", "certified"):
+        np.testing.assert_allclose(getattr(both.scores, kind), getattr(alone.scores, kind), atol=1e-5)
+    # The draws are the same; rounding in other batches may send a search another way.
+    np.testing.assert_allclose(both.scores.attacked, alone.scores.attacked, atol=2e-3)
+    np.testing.assert_array_equal(np.sort(both.scores.gallery), np.sort(alone.scores.gallery))
+    shown = dict(zip(both.scores.gallery, both.scores.gallery_clean, strict=True))
+    for place, image in zip(alone.scores.gallery, alone.scores.gallery_clean, strict=True):
+        np.testing.assert_array_equal(shown[place], image)
+
+
+def one(model: str, **change) -> Evaluation:
+    numbers = {"auc": 0.5, "gauc": 0.0, "fpr95": 0.5, "gfpr95": 1.0, "images": 1}
+    return Evaluation(model=model, inside="i", outside="o", eps=0.1, **(numbers | change))
+
+
+def test_gather_reads_runs_and_folders_of_runs_and_tells_equal_names_apart(tmp_path):
+    Results((one("plain"),)).save(tmp_path / "a" / "plain")
+    Results((one("prood"),)).save(tmp_path / "a" / "prood")
+    Results((one("prood", auc=0.7),)).save(tmp_path / "b" / "prood")
+    (tmp_path / "a" / "note.txt").write_text("not a run")
+    assert [found.model for found in gather([tmp_path / "a"])] == ["plain", "prood"]
+    both = gather([tmp_path / "a", tmp_path / "b" / "prood"])
+    assert [(found.model, found.auc) for found in both] == [("plain", 0.5), ("a/prood", 0.5), ("b/prood", 0.7)]
+    Results((one("all"),)).save(tmp_path / "a")  # a summary of its own counts alone
+    assert [found.model for found in gather([tmp_path / "a"])] == ["all"]
+    (tmp_path / "empty").mkdir()
+    for nothing in ("empty", "absent"):
+        with pytest.raises(ProodError, match=f"{nothing} holds no results: make some with 'prood evaluate"):
+            gather([tmp_path / nothing])
+
+
+def test_radii_are_numbers_or_fractions():
+    assert parse_radii("0.01,8/255, 1") == [0.01, 8 / 255, 1.0]
+    for wrong in ("", "a", "1/0", "1/2/3", "0.1,,0.2"):
+        with pytest.raises(ProodError, match="is no radius: write numbers such as"):
+            parse_radii(wrong)
