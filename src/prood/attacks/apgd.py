@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from prood.attacks import draws
 from prood.attacks.base import Attack
@@ -21,8 +22,8 @@ class APGD(Attack):
     At checkpoints that grow denser, a row halves η and goes back to its best point if the score rose in fewer than
     75% of the steps since the last one, or if neither η nor the best score has changed. Restarts run together, from
     uniform points of the ball; `refine` more go on from the best point that the search has found so far. A row that has
-    nowhere to climb, on a plateau or at a local maximum, goes back to its best point with half the step, and if that
-    is where it is, starts anew from a random corner.
+    nowhere to climb, on a plateau or at a local maximum, goes back to its best point with half of η; if it is there
+    already, it starts anew somewhere else.
     """
 
     name: ClassVar[str] = "apgd"
@@ -39,20 +40,13 @@ class APGD(Attack):
         owner, restart = search.owners(self.restarts + self.refine)
         if not len(owner):
             return
-        low, high = search.low[owner], search.high[owner]
-        start = low + (high - low) * draws.uniform_like(search.keys(owner, _START, restart), low)
-        best = search.best[owner]
-        # The first of those that refine starts from the best point itself, the others ever farther away from it.
-        away = ((restart - self.restarts) / max(2 * self.refine, 1)).to(low.dtype).view(-1, 1, 1, 1)
-        point = torch.where(away < 0, start, best + away * (start - best))
-        point = search.project(point, owner)  # rounding of the sums above
+        point = self._start(search, owner, restart)
         value, gradient = search.values_and_gradients(point, owner)
         before, best, best_value, best_gradient = point, point, value, gradient
-        step = torch.full_like(value, 2 * search.eps, dtype=point.dtype)
+        step = torch.full_like(point[:, :1, :1, :1], 2 * search.eps)
         rises = torch.zeros_like(value)
-        last_step, last_best = step, value
-        points_of_check = checkpoints(self.iterations)
-        last_check = 0
+        last_step, last_best, last_check = step, value, 0
+        ends = checkpoints(self.iterations)
         for number in range(self.iterations):
             keep = search.open[owner]
             if not keep.all():
@@ -63,48 +57,55 @@ class APGD(Attack):
                 step, rises, last_step, last_best = (row[keep] for row in (step, rises, last_step, last_best))
             if not len(owner):
                 return
-            lost = self._stuck(search, point, gradient, owner) & (value < best_value)
-            step = torch.where(lost, step / 2, step)
-            column = lost.view(-1, 1, 1, 1)
+            stuck = _nowhere_to_climb(search, point, gradient, owner)
+            back = stuck & (value < best_value)
+            anew = stuck & ~back
+            if number in ends:
+                same = (step == last_step).flatten() & (best_value == last_best)
+                back |= same | (rises < 0.75 * (number - last_check))
+                last_step, last_best, last_check, rises = step, best_value, number, torch.zeros_like(rises)
+            column = _column(back)
             point, gradient = torch.where(column, best, point), torch.where(column, best_gradient, gradient)
-            before, value = torch.where(column, best, before), torch.where(lost, best_value, value)
-            stuck = self._stuck(search, point, gradient, owner)
-            towards = search.project(point + step.view(-1, 1, 1, 1) * gradient.sign(), owner)
+            before, value = torch.where(column, best, before), torch.where(back, best_value, value)
+            step = torch.where(column, step / 2, step)
+            towards = search.project(point + step * gradient.sign(), owner)
             # Before the first step there is no x₋₁, and the whole way to z is taken.
             ahead = towards if number == 0 else point + 0.75 * (towards - point) + 0.25 * (point - before)
             ahead = search.project(ahead, owner)
-            if stuck.any():
-                key = search.keys(owner[stuck], _STUCK, restart[stuck], number)
-                ahead[stuck] = search.elsewhere(owner[stuck], key)
-            before, point = torch.where(stuck.view(-1, 1, 1, 1), ahead, point), ahead
+            before = point
+            if anew.any():
+                key = search.keys(owner[anew], _STUCK, restart[anew], number)
+                ahead[anew] = before[anew] = search.elsewhere(owner[anew], key)
+                step = torch.where(_column(anew), 2 * search.eps, step)
+            point = ahead
             new_value, gradient = search.values_and_gradients(point, owner)
             rises += new_value > value
             value = new_value
-            step = torch.where(stuck, 2 * search.eps, step)
-            better = (value > best_value) | stuck
+            better = (value > best_value) | anew
             best_value = torch.where(better, value, best_value)
-            column = better.view(-1, 1, 1, 1)
-            best, best_gradient = torch.where(column, point, best), torch.where(column, gradient, best_gradient)
-            if number + 1 in points_of_check:
-                few = rises < 0.75 * (number + 1 - last_check)
-                same = (step == last_step) & (best_value == last_best)
-                last_step, last_best, last_check = step, best_value, number + 1
-                back = few | same
-                step = torch.where(back, step / 2, step)
-                column = back.view(-1, 1, 1, 1)
-                point, gradient = torch.where(column, best, point), torch.where(column, best_gradient, gradient)
-                before = torch.where(column, best, before)
-                value = torch.where(back, best_value, value)
-                rises = torch.zeros_like(rises)
+            best = torch.where(_column(better), point, best)
+            best_gradient = torch.where(_column(better), gradient, best_gradient)
 
-    def _stuck(self, search, point, gradient, owner):
-        return search.uphill(point, gradient, owner).flatten(1).eq(0).all(1)
+    def _start(self, search: Search, owner: Tensor, restart: Tensor) -> Tensor:
+        low, high, best = search.low[owner], search.high[owner], search.best[owner]
+        start = low + (high - low) * draws.uniform_like(search.keys(owner, _START, restart), low)
+        # The first of those that refine starts from the best point itself, the others ever farther away from it.
+        away = _column((restart - self.restarts) / max(2 * self.refine, 1)).to(low.dtype)
+        return search.project(torch.where(away < 0, start, best + away * (start - best)), owner)
 
 
 def checkpoints(iterations: int) -> set[int]:
     """⌈p_j·N⌉ with p₀ = 0, p₁ = 0.22, p_{j+1} = p_j + max(p_j − p_{j−1} − 0.03, 0.06)."""
-    found, last, current = set(), 0.0, 0.22
-    while current <= 1:
-        found.add(int(-(-current * iterations // 1)))
-        last, current = current, current + max(current - last - 0.03, 0.06)
+    found, last, current = set(), 0, 22  # in hundredths: sums of floats would round some up to the next step
+    while current <= 100:
+        found.add(-(-current * iterations // 100))
+        last, current = current, current + max(current - last - 3, 6)
     return found
+
+
+def _nowhere_to_climb(search: Search, point: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
+    return search.uphill(point, gradient, owner).flatten(1).eq(0).all(1)
+
+
+def _column(values: Tensor) -> Tensor:
+    return values.view(-1, 1, 1, 1)

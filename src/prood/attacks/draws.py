@@ -53,7 +53,7 @@ def gaussian_like(key: Tensor, like: Tensor) -> Tensor:
 
 
 def blocks_like(key: Tensor, like: Tensor) -> Tensor:
-    """Random signs that are constant on squares, whose side is a random power of two up to the whole image.
+    """Uniform numbers that are constant on squares, whose side is a random power of two up to the whole image.
 
     Networks see coarse patterns far better than pixel noise, and a whole image that is brighter or darker by ε is
     one of them.
@@ -65,4 +65,4 @@ def blocks_like(key: Tensor, like: Tensor) -> Tensor:
     column = torch.arange(width, device=like.device).view(1, 1, 1, -1) // side
     channel = torch.arange(channels, device=like.device).view(1, -1, 1, 1)
     block = (channel * height + row) * width + column
-    return (uniform(key.view(-1, 1, 1, 1), block) < 0.5).to(like.dtype) * 2 - 1
+    return uniform(key.view(-1, 1, 1, 1), block).to(like.dtype)

@@ -72,7 +72,9 @@ class PGD(Attack):
             moved = _column(rose | stuck)
             point, gradient = torch.where(moved, candidate, point), torch.where(moved, new_gradient, gradient)
             value = torch.where(rose | stuck, new_value, value)
-            momentum = torch.where(_column(rose & ~stuck), ahead, 0.0)  # a step undone goes on by the gradient alone
+            # The gradient of a step undone is not lost: the mean of those on both sides of a ridge leads along it.
+            momentum = torch.where(_column(rose), ahead, scaled(search.uphill(point, new_gradient, owner)))
+            momentum = torch.where(_column(stuck), 0.0, momentum)
             step = torch.where(_column(rose), 1.1 * step, 0.5 * step)
             step = torch.where(_column(stuck), self.step, step)
 

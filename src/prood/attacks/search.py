@@ -90,9 +90,12 @@ class Search:
         return torch.where(inside, gradients, 0.0)
 
     def elsewhere(self, owner: Tensor, key: Tensor) -> Tensor:
-        """A corner of the ball with a coarse random pattern: where a search goes on that got stuck."""
-        centre = self.images[owner]
-        return torch.where(draws.blocks_like(key, centre) > 0, self.high[owner], self.low[owner])
+        """Where a search goes on that got stuck: a coarse random pattern, half of the time in a corner of the ball."""
+        low, high = self.low[owner], self.high[owner]
+        blocks = draws.blocks_like(key, low)
+        corner = draws.uniform(key, torch.tensor(-2, device=key.device)) < 0.5
+        blocks = torch.where(corner.view(-1, 1, 1, 1), blocks.round(), blocks)
+        return self.project(low + blocks * (high - low), owner)
 
     def values(self, points: Tensor, owner: Tensor) -> Tensor:
         """The scores of points, float64."""

@@ -57,6 +57,15 @@ def test_the_header_says_what_was_done(tree):
     assert chain["text"].count("≤") == 3
 
 
+def test_figures_begin_with_the_largest_radius_that_was_attacked(results, parse):
+    def selected(results):
+        return [x["attrs"]["value"] for x in parse(page(results)).all("option") if "selected" in x["attrs"]]
+
+    assert selected(results) == ["0.3", ""]  # the second choice is the out-distribution: all of them
+    spared = [one if one.eps == 0.1 else replace(one, aauc=None) for one in results]
+    assert selected(Results(tuple(spared))) == ["0.1", ""]
+
+
 @pytest.mark.parametrize("kind", ["auc", "fpr"])
 def test_the_tables_hold_values_marks_and_intervals(results, tree, kind):
     expected = tables(results, kind)

@@ -139,14 +139,13 @@ def over_radius(evaluations: Sequence[Evaluation], outside: str, colours: Mappin
         positive = sorted((item for item in items if item.eps > 0), key=lambda item: item.eps)
         eps = [0.0, *(item.eps for item in positive)]
         clean = items[-1].auc
-        worst = [clean, *(item.auc if item.aauc is None else item.aauc for item in positive)]
         proved = [clean, *(item.gauc for item in positive)]
+        found = {0.0: clean} | {item.eps: item.aauc for item in positive if item.aauc is not None}
         if any(map(has_certificate, positive)):
+            worst = np.interp(eps, list(found), list(found.values())).tolist()
             chart.band(eps, proved, worst, colour, f"{model}: the worst case lies in here")
             _series(chart, eps, proved, f"guaranteed {colour}", f"{model}, GAUC")
-        attacked = {item.eps: item.aauc for item in positive if item.aauc is not None}
-        if attacked:
-            found = {0.0: clean} | attacked
+        if len(found) > 1:
             _series(chart, list(found), list(found.values()), f"attacked {colour}", f"{model}, AAUC")
     return figure(outside, chart)
 

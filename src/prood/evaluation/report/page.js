@@ -15,8 +15,6 @@
   }
 
   for (const select of selects) {
-    // All radii at once are many: begin with the first, the tables above show all.
-    if (select.dataset.filter === "eps") select.selectedIndex = 1;
     select.addEventListener("change", show);
   }
   form.hidden = selects.length === 0;

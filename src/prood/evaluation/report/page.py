@@ -113,12 +113,15 @@ def _header(view: View, results: Results) -> Html:
 def _choice(view: View) -> Html:
     """Selectors that the script unhides and fills with life; without it all figures are shown."""
 
-    def options(label: str, name: str, values: dict[str, str]) -> list[Html]:
-        entries = [element("option", text, value=value) for value, text in values.items()]
-        select = element("select", element("option", "all", value=""), *entries, data_filter=name)
+    def options(label: str, name: str, values: dict[str, str], first: str = "") -> list[Html]:
+        entries = [element("option", text, value=value, selected=value == first) for value, text in values.items()]
+        everything = element("option", "all", value="", selected=not first)
+        select = element("select", everything, *entries, data_filter=name)
         return [element("label", label, select)] if len(values) > 1 else []
 
-    radii = options("ε", "eps", {f"{eps!r}": radius_text(eps) for eps in view.radii})
+    # All radii at once are many, and the tables show them all: begin with the largest that was attacked.
+    largest = max((item.aauc is not None, item.eps) for item in view.evaluations)[1]
+    radii = options("ε", "eps", {f"{eps!r}": radius_text(eps) for eps in view.radii}, f"{largest!r}")
     sets = options("set", "outside", {name: name for name, _ in view.cases()})
     return element("form", *radii, *sets, class_="choice", hidden=True, aria_label="Which figures to show")
 
