@@ -28,6 +28,8 @@ def test_the_readmes_python(tmp_path, monkeypatch):
     names: dict = {}
     exec(block, names)
     assert names["guarded"](names["images"]).shape == (2, 8)
+    assert names["results"]["model", "faces", 0.3].images == 20
+    assert "GAUC" in (tmp_path / "report.html").read_text()
 
 
 def test_the_rules_of_contributing(monkeypatch):

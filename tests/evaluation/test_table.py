@@ -112,9 +112,10 @@ def test_radii(eps, text):
 
 
 def test_labels_are_short_where_that_is_clear():
-    names = ["photographs:test", "npz:a.npz", "npz:b.npz", "smooth", ":odd"]
-    assert list(labels(names).values()) == ["photographs", "npz:a.npz", "npz:b.npz", "smooth", ":odd"]
+    names = ["photographs:test", "npz:a.npz", "npz:/far/away/b.npz", "smooth", ":odd"]
+    assert list(labels(names).values()) == ["photographs", "a", "b", "smooth", ":odd"]
     assert labels(["smooth", "smooth:test"]) == {"smooth": "smooth", "smooth:test": "smooth:test"}
+    assert labels(["npz:x/a.npz", "npz:y/a.npz"]) == {"npz:x/a.npz": "npz:x/a.npz", "npz:y/a.npz": "npz:y/a.npz"}
 
 
 def terminal(results, width=100, kind="auc", **options):

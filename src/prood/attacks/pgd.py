@@ -73,10 +73,11 @@ class PGD(Attack):
             point, gradient = torch.where(moved, candidate, point), torch.where(moved, new_gradient, gradient)
             value = torch.where(rose | stuck, new_value, value)
             # The gradient of a step undone is not lost: the mean of those on both sides of a ridge leads along it.
-            momentum = torch.where(_column(rose), ahead, scaled(search.uphill(point, new_gradient, owner)))
+            beyond = scaled(self.momentum * momentum + scaled(search.uphill(point, new_gradient, owner)))
+            momentum = torch.where(_column(rose), ahead, beyond)
             momentum = torch.where(_column(stuck), 0.0, momentum)
             step = torch.where(_column(rose), 1.1 * step, 0.5 * step)
-            step = torch.where(_column(stuck), self.step, step)
+            step = torch.where(_column(stuck), min(self.step, 2 * search.eps), step)
 
     def _start(self, search: Search, owner: Tensor, restart: Tensor) -> Tensor:
         """The starts of each kind one after the other, in the order of the restarts."""

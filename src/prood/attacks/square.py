@@ -21,9 +21,10 @@ class Square(Attack):
     """Starts from vertical stripes of ±ε; then a random square takes ±ε in each channel if the score does not fall.
 
     The square covers a fraction p of the image, 0.8 at first and halved at fixed parts of the budget. A score that
-    stays the same is a step too: on a plateau the search wanders instead of ending. A proposal that changes nothing, as
-    half of them are on a single pixel, is replaced by a random step of all pixels, from tiny to the whole ball: maxima
-    inside the ball lie on ridges, which no square can follow.
+    stays the same is a step too: on a plateau the search wanders instead of ending. A proposal that changes nothing
+    takes the other signs. Once the square is a single pixel, such a proposal, and every other one where the point has
+    left the corners, is a step of all pixels, from tiny to the whole ball: maxima inside the ball lie on ridges, which
+    no square can follow.
     """
 
     name: ClassVar[str] = "square"
@@ -61,23 +62,26 @@ class Square(Attack):
         """`point` with one square replaced."""
         channels, height, width = point.shape[1:]
         side = side_of_square(self.fraction * share(query / self.queries), height, width)
-        # One stream a row: two numbers for the place, one for the size of a step inside, one for the sign per channel.
+        # One stream a row: two numbers for the place, two for a step inside, and one for the sign of each channel.
         key = search.keys(owner, _SQUARE, query)
-        numbers = draws.uniform(key[:, None], torch.arange(3 + channels, device=point.device))
+        numbers = draws.uniform(key[:, None], torch.arange(4 + channels, device=point.device))
         top = (numbers[:, 0] * (height - side + 1)).long().view(-1, 1, 1, 1)
         left = (numbers[:, 1] * (width - side + 1)).long().view(-1, 1, 1, 1)
         row = torch.arange(height, device=point.device).view(1, 1, -1, 1)
         column = torch.arange(width, device=point.device).view(1, 1, 1, -1)
         square = (row >= top) & (row < top + side) & (column >= left) & (column < left + side)
         low, high = search.low[owner], search.high[owner]
-        up = numbers[:, 3:, None, None] < 0.5
+        up = numbers[:, 4:, None, None] < 0.5
         candidate = torch.where(square, torch.where(up, high, low), point)
         same = (candidate == point).flatten(1).all(1)
-        if same.any():
-            low, high = low[same], high[same]
-            size = 2.0 ** (-12 * numbers[same, 2].view(-1, 1, 1, 1).to(low.dtype))
-            away = 2 * draws.uniform_like(search.keys(owner[same], _INSIDE, query), low) - 1
-            candidate[same] = search.project(point[same] + size * away * (high - low), owner[same])
+        if side > 1:
+            return torch.where(same.view(-1, 1, 1, 1) & square, torch.where(up, low, high), candidate)
+        inside = same | (square & (point > low) & (point < high)).flatten(1).any(1) & (numbers[:, 2] < 0.5)
+        if inside.any():
+            whole = (high - low)[inside]
+            size = 2.0 ** (-12 * numbers[inside, 3].view(-1, 1, 1, 1).to(low.dtype))
+            away = 2 * draws.uniform_like(search.keys(owner[inside], _INSIDE, query), whole) - 1
+            candidate[inside] = search.project(point[inside] + size * away * whole, owner[inside])
         return candidate
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -80,9 +81,10 @@ def latest(results: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """Short names: the part before ':' where no other name begins with it."""
+    """Short names, where no other set has the same: without the split, and of a file its name alone."""
     names = list(dict.fromkeys(names))
-    short = [name.partition(":")[0] for name in names]
+    parts = [name.partition(":") for name in names]
+    short = [PurePath(rest).stem if "." in rest or "/" in rest else source for source, _, rest in parts]
     return {name: part if part and short.count(part) == 1 else name for name, part in zip(names, short, strict=True)}
 
 

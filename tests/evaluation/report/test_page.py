@@ -66,6 +66,12 @@ def test_figures_begin_with_the_largest_radius_that_was_attacked(results, parse)
     assert selected(Results(tuple(spared))) == ["0.1", ""]
 
 
+def test_scores_of_an_attack_that_stopped_early_are_explained(results):
+    said = "as soon as it cannot change a metric any more"
+    assert said not in page(Results(tuple(replace(one, stop="never") for one in results)))
+    assert page(Results(tuple(replace(one, stop="auc") for one in results))).count(said) == 2  # scores and gallery
+
+
 @pytest.mark.parametrize("kind", ["auc", "fpr"])
 def test_the_tables_hold_values_marks_and_intervals(results, tree, kind):
     expected = tables(results, kind)

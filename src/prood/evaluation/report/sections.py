@@ -13,6 +13,10 @@ from prood.evaluation.results import Evaluation
 from prood.evaluation.table import labels, radius_text
 
 COLOURS = 8
+STOPPED = (
+    " The attack leaves an image alone as soon as it cannot change a metric any more, and does not begin where the "
+    "certificate already excludes that: such images look as if the attack had found little."
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,11 @@ class View:
     @property
     def labels(self) -> dict[str, str]:
         return labels(item.outside for item in self.evaluations)
+
+    @property
+    def stopped(self) -> str:
+        """What has to be said of attacked scores that need not be the highest there are."""
+        return STOPPED if any(item.stop == "auc" for item in self.evaluations) else ""
 
     @property
     def kinds(self) -> set[str]:
@@ -81,7 +90,7 @@ def scores_section(view: View) -> Html | None:
         "as they are (clean), after the attack (attacked), and with the proved upper bound of what any attack could "
         "reach (certified). The scale is the model's own score; what lies beyond the plotted range is counted in the "
         "outermost bins, and heights grow with the square root of the share of images. 95% of the in-distribution "
-        "lie to the right of the thin vertical line."
+        "lie to the right of the thin vertical line." + view.stopped
     )
     marks = legend([(name, kind) for kind, name in KINDS.items() if kind in view.kinds], "steps")
     blocks = _blocks(view, panels, "panels small")
@@ -133,7 +142,7 @@ def gallery_section(view: View) -> Html | None:
 
     words = (
         "The out-of-distribution images about which each model is most confident after the attack, or about which the "
-        "least is proved: before and after the attack, with the confidence clean → attacked ≤ certified."
+        "least is proved: before and after the attack, with the confidence clean → attacked ≤ certified." + view.stopped
     )
     blocks = _blocks(view, rows, "galleries")
     return section("gallery", "Gallery", words, *blocks) if blocks else None
