@@ -88,5 +88,5 @@ def test_broken_scores_are_one_clear_error(tmp_path):
     middle = len(whole) // 2
     for broken in (b"", b"no zip", whole[:100], whole[:60] + bytes(40) + whole[100:], whole[:middle]):
         file.write_bytes(broken)
-        with pytest.raises(ProodError, match="cannot be read .*: evaluate again"):
+        with pytest.raises(ProodError, match=r"cannot be read .*: evaluate again"):
             read_results(tmp_path)

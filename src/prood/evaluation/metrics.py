@@ -83,9 +83,9 @@ def intervals(
 ) -> dict[str, dict[str, tuple[float, float]]]:
     """Percentile intervals of "auc" and "fpr" for several scores of the same out-distribution images, by name.
 
-    In- and out-distribution images are drawn anew, with replacement. What is drawn depends on the seed and the two sizes
-    alone: clean, attacked and certified scores share their resamples, and the ends of their intervals are ordered as
-    the values are. The ends are values of resamples, not interpolated.
+    In- and out-distribution images are drawn anew, with replacement. What is drawn depends on the seed and the two
+    sizes alone: clean, attacked and certified scores share their resamples, and the ends of their intervals are ordered
+    as the values are. The ends are values of resamples, not interpolated.
     """
     if resamples < 1 or not 0 < level < 1:
         raise ProodError(f"a bootstrap needs resamples ≥ 1 and 0 < level < 1, not {resamples} and {level}")
