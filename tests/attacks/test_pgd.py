@@ -83,6 +83,13 @@ def test_a_step_grows_after_a_rise_and_is_undone_and_halved_after_none(trace):
     assert torch.allclose(path[3:] - path[2], torch.tensor([-0.0055, -0.00275]), atol=1e-6)
 
 
+def test_a_score_that_stays_the_same_is_no_rise(trace):
+    x = torch.full((1, 1, 1, 1), 0.5)
+    attack = PGD(**NONE | {"decontrasted": 1}, steps=3, step=0.01)
+    path = trace(attack, lambda u: (u - u.detach()).double().sum((1, 2, 3)), x, 0.3).flatten()
+    assert torch.allclose(path - 0.5, torch.tensor([0.0, 0.01, 0.005, 0.0025]), atol=1e-6)
+
+
 def test_momentum_carries_on(trace):
     """Two pixels; after the first step the slope turns from one to the other."""
     x = torch.full((1, 1, 1, 2), 0.5)
@@ -131,6 +138,19 @@ def test_a_row_at_a_maximum_goes_on_elsewhere(scored):
     x = torch.full((2, 1, 4, 4), 0.5)
     attack = PGD(**NONE | {"gaussian": 1}, steps=60)
     assert torch.allclose(attack(scored(hills), x, 0.1).scores, torch.tensor(0.15).double(), atol=1e-6)
+
+
+def test_a_row_whose_step_has_become_tiny_goes_on_elsewhere(scored):
+    """A sharp top inside the ball holds a row that ascends, and there is a higher one at a corner."""
+
+    def tops(u: Tensor) -> Tensor:
+        move = (u.double() - 0.5).mean((1, 2, 3))
+        return torch.maximum(0.01 - (move - 0.0217).abs(), -move - 0.07)
+
+    x = torch.full((2, 1, 4, 4), 0.52)
+    attack = PGD(**NONE | {"gaussian": 1}, steps=120)
+    outcome = attack(scored(tops), x, 0.12)
+    assert torch.allclose(outcome.scores, torch.tensor(0.03).double(), atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e-44, 1e-38, 1e-3, 1.0, 1e37])

@@ -129,6 +129,14 @@ def test_gradients_are_those_of_each_row_alone(scored):
     assert search.score.calls == [2, 2, 1] * 2
 
 
+def test_nothing_that_is_returned_has_a_graph(make, edgy):
+    """Also where the caller has not turned gradients off: whoever keeps a value must not keep a network pass."""
+    search = make(edgy(2, SHAPE))
+    values, gradients = search.values_and_gradients(search.high, torch.arange(2))
+    kept = (values, gradients, search.values(search.low, torch.arange(2)), search.best, search.value, search.clean)
+    assert not any(tensor.requires_grad for tensor in kept)
+
+
 def test_a_graph_that_does_not_reach_the_image_is_a_gradient_of_zero(scored):
     x, parameter = torch.rand(2, *SHAPE), torch.ones(1, requires_grad=True)
     search = Search(scored(lambda u: parameter * len(u) + u.detach().sum((1, 2, 3))), x, 0.1, goal=torch.ones(2) * 99)

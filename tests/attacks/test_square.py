@@ -88,13 +88,13 @@ def test_a_proposal_sets_one_square_to_the_edge_of_the_ball(proposals):
 
 def test_no_proposal_is_the_point_itself(proposals):
     for shape in ((1, 6, 6), (3, 5, 4), (1, 20, 20)):
-        first, points = proposals(Square(queries=300), torch.full((1, *shape), 0.5))
+        first, points = proposals(Square(queries=150), torch.full((1, *shape), 0.5))
         assert (points != first).flatten(1).any(1).all()
 
 
 def test_single_pixels_alternate_with_steps_of_all_pixels_of_any_size(proposals):
-    first, points = proposals(Square(queries=1500), torch.full((1, 1, 6, 6), 0.5))
-    points = points[750:]  # the squares are single pixels now
+    first, points = proposals(Square(queries=1000), torch.full((1, 1, 6, 6), 0.5))
+    points = points[500:]  # the squares are single pixels now
     changed = (points != first).flatten(1).sum(1)
     assert 0.4 < (changed == 1).double().mean() < 0.6
     step = (points - first).abs().flatten(1).amax(1)[changed > 1]
@@ -126,4 +126,4 @@ def test_a_step_is_taken_unless_the_score_falls(trace):
 def test_a_maximum_inside_the_ball_is_found(scored):
     score = scored(lambda u: -(u.double() - 0.5).square().sum((1, 2, 3)))
     x = torch.full((2, 1, 1, 3), 0.54)
-    assert (Square(queries=2000)(score, x, EPS).scores > -1e-5).all()
+    assert (Square(queries=1000)(score, x, EPS, goal=-1e-5).scores >= -1e-5).all()

@@ -44,7 +44,7 @@ def activation(leak: float | None, inplace: bool = False) -> nn.Module:
     return nn.ReLU(inplace) if leak is None else nn.LeakyReLU(leak, inplace)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SEEDS, st.one_of(st.none(), LEAKS), st.booleans(), st.integers(0, 2), st.sampled_from([0.0, 0.1, 3.0]))
 def test_activation_maps_ends_to_ends(seed: int, leak: float | None, inplace: bool, points: int, spread: float) -> None:
     torch.manual_seed(seed)
@@ -60,7 +60,7 @@ def test_activation_maps_ends_to_ends(seed: int, leak: float | None, inplace: bo
     assert (output.radius >= 0).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SEEDS, st.one_of(st.none(), LEAKS), st.booleans(), st.integers(0, 2))
 def test_planes_over_an_activation(
     inside: Callable[..., Tensor], seed: int, leak: float | None, inplace: bool, points: int
@@ -69,7 +69,7 @@ def test_planes_over_an_activation(
     assert_plane_above(activation(leak, inplace), some_box((4, 3), points, 2.0), inside)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SEEDS, st.one_of(st.none(), LEAKS), st.sampled_from([0.0, 0.5, 1.0, None, "bool", "outside"]))
 def test_any_slopes_of_the_lower_line_are_sound(
     inside: Callable[..., Tensor], seed: int, leak: float | None, value: float | str | None
@@ -165,7 +165,7 @@ def max_pools(draw: st.DrawFn) -> tuple[nn.MaxPool2d, tuple[int, int, int]]:
     return layer, (draw(st.integers(1, 2)), draw(st.integers(5, 8)), draw(st.integers(5, 8)))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(max_pools(), st.integers(0, 2), st.sampled_from([0.0, 0.05, 1.0]))
 @example((nn.MaxPool2d(3, 2, 1), (2, 7, 8)), 1, 0.2)
 @example((nn.MaxPool2d(2, ceil_mode=True), (1, 5, 7)), 0, 0.2)
@@ -182,7 +182,7 @@ def test_max_pool(
     assert_plane_above(layer, box, inside)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(max_pools())
 def test_max_pool_of_a_point_is_exact(case: tuple[nn.MaxPool2d, tuple[int, int, int]]) -> None:
     """Where one entry wins for certain, its window has no slack: neither at eps = 0 nor when all are far apart."""

@@ -86,7 +86,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Conv2d, tuple[int, int, int]]:
     return layer, (channels, height, columns)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(convolutions(), st.integers(0, 2))
 def test_convolution(case: tuple[nn.Conv2d, tuple[int, int, int]], points: int) -> None:
     check(*case, points)
@@ -120,7 +120,7 @@ def pools(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, int, int]]:
     return layer, shape
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(pools(), st.integers(0, 2))
 @example((nn.AvgPool2d(2), (2, 4, 6)), 1)
 @example((nn.AvgPool2d(2, divisor_override=3), (2, 4, 6)), 0)
@@ -148,7 +148,7 @@ def test_a_pool_that_turns_signs_around_is_refused() -> None:
         interval(nn.AvgPool2d(2, divisor_override=-4), box)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SEEDS, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([(3,), (3, 4), (3, 2, 5)]))
 def test_batch_norm(seed: int, affine: bool, negative: bool, points: bool, shape: tuple[int, ...]) -> None:
     torch.manual_seed(seed)
@@ -176,7 +176,7 @@ def test_batch_norm_without_running_statistics_is_refused() -> None:
         interval(layer, Box.ball(torch.rand(2, 3, 2, 2), 0.1))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SEEDS, st.booleans(), st.sampled_from([(4,), (2, 4), (2, 3, 4)]), st.integers(0, 2))
 def test_linear_on_the_last_axis(seed: int, bias: bool, shape: tuple[int, ...], points: int) -> None:
     torch.manual_seed(seed)
@@ -227,7 +227,7 @@ def test_dropout_is_refused_while_it_is_on(layer: nn.Module) -> None:
     assert torch.equal(interval(off, box).radius, box.radius)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(convolutions())
 def test_single_precision_agrees(case: tuple[nn.Conv2d, tuple[int, int, int]]) -> None:
     layer, shape = case
@@ -271,7 +271,7 @@ def test_weights_behind_a_parametrisation_are_seen() -> None:
     check(layer, (4,))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.one_of(convolutions(), pools()), SEEDS)
 def test_points_of_the_box_stay_in_the_interval(
     inside: Callable[..., Tensor], case: tuple[nn.Module, tuple[int, ...]], seed: int

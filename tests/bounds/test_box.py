@@ -9,7 +9,7 @@ from prood.errors import ProodError
 SEEDS = st.integers(0, 2**20)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SEEDS, st.floats(0, 3), st.sampled_from([None, (0.0, 1.0), (-0.5, 0.25)]))
 def test_a_ball_holds_its_points_and_no_others(seed: int, eps: float, clip: tuple[float, float] | None) -> None:
     torch.manual_seed(seed)
@@ -80,7 +80,7 @@ def test_points_come_first_and_have_no_radius() -> None:
         assert torch.equal(getattr(box, name), getattr(alone, name))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SEEDS, st.integers(0, 3))
 def test_monotone_functions_map_ends_to_ends(seed: int, points: int) -> None:
     torch.manual_seed(seed)

@@ -83,7 +83,7 @@ def networks(draw: st.DrawFn) -> tuple[nn.Sequential, tuple[int, ...]]:
     return nn.Sequential(*layers, last).double().eval(), shape
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(networks(), EPS, SEEDS, st.sampled_from([None, (0.0, 1.0), (-1.0, 0.7)]))
 def test_nothing_in_the_ball_exceeds_the_bounds(
     inside: Callable[..., Tensor],
@@ -110,7 +110,7 @@ def test_nothing_in_the_ball_exceeds_the_bounds(
     assert (found <= bounds["best"] + SLACK).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(networks(), EPS, SEEDS)
 def test_every_hidden_coordinate_stays_in_its_interval(
     inside: Callable[..., Tensor], case: tuple[nn.Sequential, tuple[int, ...]], eps: float, seed: int
@@ -126,7 +126,7 @@ def test_every_hidden_coordinate_stays_in_its_interval(
         assert (values >= box.lower - SLACK).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(networks(), SEEDS, st.floats(0, 1))
 def test_any_slopes_are_sound(
     climb: Callable[..., Tensor], case: tuple[nn.Sequential, tuple[int, ...]], seed: int, eps: float
@@ -145,7 +145,7 @@ def test_any_slopes_are_sound(
         assert (found <= crown_ibp(network, box, slopes) + SLACK).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(networks(), SEEDS)
 def test_interval_bounds_grow_with_eps_and_start_at_the_output(
     case: tuple[nn.Sequential, tuple[int, ...]], seed: int
@@ -165,7 +165,7 @@ def test_interval_bounds_grow_with_eps_and_start_at_the_output(
     torch.testing.assert_close(previous, everything)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(networks(), SEEDS, st.floats(0, 0.3), st.integers(1, 3))
 def test_one_pass_for_points_and_boxes(
     case: tuple[nn.Sequential, tuple[int, ...]], seed: int, eps: float, count: int
@@ -182,7 +182,7 @@ def test_one_pass_for_points_and_boxes(
     torch.testing.assert_close(crown_ibp(network, mixed), crown_ibp(network, alone), **close)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SEEDS, st.floats(0, 0.7))
 def test_linear_bounds_of_an_affine_network_are_exact(seed: int, eps: float) -> None:
     """Against the largest output at the corners of the ball, all 2⁸ of them."""
@@ -229,7 +229,7 @@ def largest_output(network: nn.Sequential, box: Box) -> float:
     return network(torch.stack(candidates)).max().item()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SEEDS, st.integers(1, 4), st.floats(0.001, 1), st.sampled_from([0.0, 0.2]))
 def test_one_hidden_layer_against_the_exact_maximum(seed: int, hidden: int, eps: float, leak: float) -> None:
     torch.manual_seed(seed)
@@ -315,7 +315,7 @@ def test_gradients_by_slopes_and_images() -> None:
     assert torch.autograd.gradcheck(bound, (x, alpha))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(networks(), SEEDS)
 def test_one_eps_per_image(case: tuple[nn.Sequential, tuple[int, ...]], seed: int) -> None:
     network, shape = case
@@ -327,7 +327,7 @@ def test_one_eps_per_image(case: tuple[nn.Sequential, tuple[int, ...]], seed: in
         torch.testing.assert_close(together, torch.cat(alone), rtol=1e-6, atol=1e-6)  # 0.05 is not 0.05f
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(networks(), SEEDS, st.floats(0, 0.3))
 def test_single_precision(
     climb: Callable[..., Tensor], case: tuple[nn.Sequential, tuple[int, ...]], seed: int, eps: float

@@ -33,7 +33,7 @@ def test_an_empty_sequence_is_the_identity() -> None:
     assert pullback(plane) is plane
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SEEDS, st.booleans(), st.booleans(), st.integers(0, 2))
 def test_residual_is_sound(
     inside: Callable[..., Tensor], seed: int, convolution: bool, inplace: bool, points: int

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
@@ -31,7 +31,6 @@ def test_without_options_nothing_happens() -> None:
     assert torch.equal(draws, torch.tensor([0.0, 0, 0, 0, 1]).expand(6, 5))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 12), st.booleans(), st.integers(1, 6), st.integers(1, 6), st.integers(0, 999))
 def test_moving_and_mirroring_are_slices_of_the_padded_image(
     pad: int, flip: bool, height: int, width: int, seed: int

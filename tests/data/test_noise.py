@@ -37,7 +37,7 @@ def test_smooth_noise_fills_the_range_over_all_channels_together() -> None:
     assert (spans < 255).any(dim=1).float().mean() > 0.8  # a channel of its own would always span 255
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.integers(1, 40), st.floats(1.0, 2.5), st.integers(0, 99))
 def test_the_filter_agrees_with_scipy(height: int, width: int, sigma: float, seed: int) -> None:
     images = np.random.default_rng(seed).random((2, height, width))

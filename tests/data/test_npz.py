@@ -83,7 +83,7 @@ WHOLE = io.BytesIO()
 np.savez(WHOLE, images=PIXELS, labels=LABELS)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(WHOLE.getvalue()) - 1), st.integers(1, 255), st.booleans())
 def test_a_damaged_file_is_refused_or_read_as_it_was(tmp_path: Path, at: int, by: int, cut: bool) -> None:
     damaged = bytearray(WHOLE.getvalue())

@@ -3,14 +3,13 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prood.data import Order, generator
 from prood.errors import ProodError
 
 
-@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 2**40), st.integers(0, 3))
 def test_an_epoch_shows_no_image_twice_and_drops_less_than_a_batch(
     count: int, batch: int, seed: int, epoch: int

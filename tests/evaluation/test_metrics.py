@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
@@ -12,7 +12,6 @@ from prood import ProodError
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
 
 METRICS = [auc, fpr, auc_ties_half, fpr_out_positive]
-no_deadline = settings(deadline=None)
 
 
 def arrays(*special: float) -> st.SearchStrategy[np.ndarray]:
@@ -33,14 +32,12 @@ def normal(n: int, m: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 # --- against the definitions
 
 
-@no_deadline
 @given(scores, scores)
 def test_auc_is_the_fraction_of_pairs_won_strictly(inside, outside):
     pairs = [x > z for x in inside for z in outside]
     assert auc(torch.tensor(inside), torch.tensor(outside)) == sum(pairs) / len(pairs)
 
 
-@no_deadline
 @given(scores, scores)
 def test_auc_with_ties_half_counts_pairs(inside, outside):
     pairs = [1.0 if x > z else 0.5 if x == z else 0.0 for x in inside for z in outside]
@@ -48,7 +45,6 @@ def test_auc_with_ties_half_counts_pairs(inside, outside):
     assert auc_ties_half(inside, outside) + auc_ties_half(outside, inside) == pytest.approx(1, abs=1e-12)
 
 
-@no_deadline
 @given(scores, scores, rates)
 def test_fpr_counts_what_reaches_the_largest_threshold_that_keeps_enough(inside, outside, tpr):
     t = max(t for t in inside if np.mean(inside >= t) >= tpr)
@@ -56,7 +52,6 @@ def test_fpr_counts_what_reaches_the_largest_threshold_that_keeps_enough(inside,
     assert fpr(inside, outside, tpr) == np.mean(outside >= t)
 
 
-@no_deadline
 @given(scores, scores, rates)
 def test_fpr_with_out_positive_counts_false_alarms(inside, outside, tpr):
     t = min(t for t in outside if np.mean(outside <= t) >= tpr)
@@ -80,7 +75,6 @@ def sklearn_values(inside, outside, tpr):
     return expected, (false, true)
 
 
-@no_deadline
 @given(finite, finite, rates)
 def test_scikit_learn_agrees_where_there_are_ties_and_huge_ranges(inside, outside, tpr):
     expected, curve = sklearn_values(inside, outside, tpr)
@@ -101,7 +95,6 @@ def test_scikit_learn_agrees_on_many_scores(digits, scale):
 # --- properties
 
 
-@no_deadline
 @given(scores, scores)
 @pytest.mark.parametrize("metric", METRICS)
 def test_only_the_order_counts(metric, inside, outside):
@@ -110,7 +103,6 @@ def test_only_the_order_counts(metric, inside, outside):
         assert metric(monotone[: len(inside)], monotone[len(inside) :]) == metric(inside, outside)
 
 
-@no_deadline
 @given(scores, st.data())
 def test_higher_outside_scores_are_worse(inside, data):
     lower = data.draw(scores)
@@ -122,7 +114,6 @@ def test_higher_outside_scores_are_worse(inside, data):
     assert auc_ties_half(inside, lower) >= auc_ties_half(inside, higher)
 
 
-@no_deadline
 @given(scores, scores)
 def test_the_steps_of_the_curve_enclose_the_auc(inside, outside):
     false, true = roc(inside, outside)
@@ -189,7 +180,6 @@ def values_of_resamples(metric, inside, outside, resamples, seed):
     return [metric(inside[x], outside[z]) for xs, zs in draws for x, z in zip(xs, zs, strict=True)]
 
 
-@no_deadline
 @given(scores, scores, st.integers(1, 50), st.integers(0, 2**32))
 @pytest.mark.parametrize(("name", "metric"), BOOTSTRAPPED)
 def test_the_bootstrap_is_the_loop_over_its_resamples(name, metric, inside, outside, resamples, seed):
@@ -229,7 +219,6 @@ def test_the_seed_alone_decides():
     assert bootstrap("auc", inside, outside, seed=4) != first
 
 
-@no_deadline
 @given(scores, st.data())
 def test_intervals_of_the_same_images_are_ordered(inside, data):
     clean = data.draw(scores)
@@ -248,7 +237,6 @@ def test_the_same_images_are_drawn_whatever_their_scores():
     assert turned == pytest.approx((1 - high, 1 - low), abs=1e-12)
 
 
-@no_deadline
 @given(scores, scores)
 def test_a_higher_level_has_a_wider_interval(inside, outside):
     for name in ("auc", "fpr"):

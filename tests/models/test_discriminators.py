@@ -102,7 +102,7 @@ def test_normalisation_is_a_layer() -> None:
     assert model.body[0].std.flatten().tolist() == [0.5, 2.0]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 2**20), st.sampled_from([0.0, 1.0, 1e3, 1e6, -1e6]))
 def test_nothing_exceeds_the_ceiling(seed: int, scale: float) -> None:
     """In float32 as deployed: the sum only ever adds non-positive numbers to the bias."""
@@ -175,7 +175,7 @@ def test_a_network_of_ones_own() -> None:
     assert (model(images) <= -1).all()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**20), st.floats(0, 0.5), st.sampled_from(["ibp", "crown-ibp", "best"]))
 def test_upper_bound(seed: int, eps: float, method: bounds.Method) -> None:
     model = tiny(seed).double()

@@ -77,7 +77,7 @@ class Fixed(nn.Module):
 # fuse
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SEEDS, CLASSES, SCALES, SCALES)
 def test_probabilities_sum_to_one(seed: int, classes: int, spread: float, g_spread: float) -> None:
     logits, g = random_logits(seed, classes, spread, g_spread)
@@ -92,7 +92,7 @@ def test_probabilities_sum_to_one(seed: int, classes: int, spread: float, g_spre
     torch.testing.assert_close(relative.softmax(1), relative.exp() / classes, rtol=1e-4, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SEEDS, CLASSES, SCALES, SCALES)
 def test_fusion_keeps_the_order_of_the_classes(seed: int, classes: int, spread: float, g_spread: float) -> None:
     """A higher logit never gets a lower probability, but for noise in the last place of values that are equal."""
@@ -104,7 +104,7 @@ def test_fusion_keeps_the_order_of_the_classes(seed: int, classes: int, spread: 
     assert (step >= -4 * torch.finfo(torch.float32).eps * size - 1e-44).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SEEDS, st.sampled_from([2, 3, 10]), SCALES, SCALES)
 def test_classes_tie_only_where_float32_ends(seed: int, classes: int, spread: float, g_spread: float) -> None:
     """Neighbours in the order are told apart wherever their exact values differ by more than the inputs' rounding."""
@@ -121,7 +121,7 @@ def test_classes_tie_only_where_float32_ends(seed: int, classes: int, spread: fl
                 assert fused[row, low] < fused[row, high]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SEEDS, st.sampled_from([2, 3, 10]), SCALES, SCALES)
 def test_fuse_against_the_reference(seed: int, classes: int, spread: float, g_spread: float) -> None:
     logits, g = random_logits(seed, classes, spread, g_spread, count=3)
@@ -147,7 +147,7 @@ def test_gradients_of_the_fusion_are_finite(g: float, spread: float) -> None:
 # confidence_logit
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(SEEDS, CLASSES, SCALES, SCALES, st.booleans())
 @example(0, 10, 1e4, 1e4, True)
 @example(0, 2, 1e-7, 1e4, True)
@@ -170,7 +170,7 @@ def test_confidence_logit_against_the_reference(
             assert values[row].item() == pytest.approx(expected, rel=1e-12, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SEEDS, CLASSES, SCALES)
 def test_confidence_logit_of_the_bare_classifier(seed: int, classes: int, spread: float) -> None:
     """It is the limit of a discriminator that is sure: g → ∞."""
@@ -183,7 +183,7 @@ def test_confidence_logit_of_the_bare_classifier(seed: int, classes: int, spread
     torch.testing.assert_close(bare[digits], ((c - 1 / classes) / (1 - c)).log()[digits], rtol=1e-9, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SEEDS, CLASSES, SCALES, SCALES)
 def test_confidence_logit_grows_with_the_confidence(seed: int, classes: int, spread: float, g_spread: float) -> None:
     logits, g = random_logits(seed, classes, spread, g_spread, count=8)
@@ -220,7 +220,7 @@ def test_equal_logits_are_the_uniform_distribution() -> None:
 
 
 @given(st.integers(2, 1000), st.integers(0, 2**31), st.floats(-120, 120), st.sampled_from([1e-6, 0.1, 10.0, 1e4]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_order_of_the_classes_is_the_classifiers(classes: int, seed: int, g: float, scale: float) -> None:
     """No inversion, not even by a unit in the last place; ties only where the digits end."""
     generator = torch.Generator().manual_seed(seed)
@@ -253,7 +253,7 @@ def test_shift_moves_g() -> None:
     assert shifted.state_dict()["shift"] == 1.5
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SEEDS, CLASSES, SCALES, st.sampled_from([-1e3, -30.0, 0.0, 30.0, 1e3]))
 def test_confidence_and_prediction_with_any_logits(seed: int, classes: int, spread: float, shift: float) -> None:
     logits, _ = random_logits(seed, classes, spread, 1.0)
@@ -268,7 +268,7 @@ def test_confidence_and_prediction_with_any_logits(seed: int, classes: int, spre
     torch.testing.assert_close(confidence, model.log_probabilities(x).double().exp().amax(1), rtol=1e-4, atol=0)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(SEEDS, st.sampled_from([0.0, 0.01, 0.1, 0.5]), st.sampled_from(["ibp", "crown-ibp", "best"]), st.booleans())
 def test_no_confidence_in_the_ball_exceeds_the_bound(seed: int, eps: float, method: str, certain: bool) -> None:
     model, x = joint(seed, shift=1.0), images()

@@ -62,7 +62,7 @@ def test_a_score_of_ones_own_certifies_nothing_unless_it_says_so() -> None:
         Score(Linear(3))  # type: ignore[abstract]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(SEEDS, st.sampled_from([0.0, 0.05, 0.3]), st.sampled_from(["ibp", "crown-ibp", "best"]))
 def test_scores_in_the_ball_stay_below_their_bound(seed: int, eps: float, method: str) -> None:
     model = joint(seed)
@@ -86,7 +86,7 @@ def test_the_certificate_of_the_confidence_is_that_of_g() -> None:
     torch.testing.assert_close(score_of(model).upper_bound(x, 0.1), model.discriminator.upper_bound(x, 0.1) + 1)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SEEDS, st.sampled_from([0.1, 1.0, 5.0]))
 def test_ranks_are_those_of_the_confidence(seed: int, spread: float) -> None:
     """Wherever the confidence has digits left, for the plain classifier as for the joint model."""
