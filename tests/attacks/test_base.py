@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.attacks import APGD, NEVER, PGD, Square
+from prood.attacks import NEVER, PGD
 from prood.bounds import NegativeLinear
 from prood.errors import ProodError
 from prood.models import Discriminator, InLogit
@@ -112,6 +112,14 @@ def test_only_the_first_look_is_paid_where_nothing_is_left_to_find(attack, wavy,
     assert 0 not in score.calls
 
 
+def test_an_attack_is_not_even_asked_where_nothing_is_open(wavy, edgy):
+    class Unasked(PGD):
+        def search(self, search):
+            raise AssertionError
+
+    assert Unasked()(wavy(SHAPE), edgy(2, SHAPE), 0.3, goal=-math.inf).settled.all()
+
+
 def test_passes_are_counted(attack, wavy, edgy):
     score = wavy(SHAPE)
     outcome = attack(score, edgy(3, SHAPE), 0.3, goal=NEVER)
@@ -206,10 +214,10 @@ def test_a_score_that_is_no_number_is_an_error(attack, scored, edgy):
         (torch.full((1, 1, 2, 2), math.nan), r"\[0, 1\]"),
     ],
 )
-def test_images_that_are_none_are_refused(images, message, wavy):
-    for attack in (PGD(), APGD(), Square()):
+def test_images_that_are_none_are_refused(images, message, wavy, certified):
+    for score in (wavy((1, 4, 4)), certified):  # the bound, which comes first, is not asked about them either
         with pytest.raises(ProodError, match=message):
-            attack(wavy((1, 4, 4)), images, 0.1)
+            PGD()(score, images, 0.1)
 
 
 @pytest.mark.parametrize("eps", [-0.1, math.nan, math.inf, -math.inf])

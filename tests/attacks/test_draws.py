@@ -67,6 +67,15 @@ def test_gaussian_numbers_have_the_moments_of_a_normal_distribution():
     assert abs(torch.corrcoef(numbers.flatten(1)[:, :2].T)[0, 1]) < 0.06
 
 
+def test_the_smallest_and_the_largest_uniform_number_are_finite_gaussian_ones(monkeypatch):
+    """One in 2²⁴ pixels gets them, which is often."""
+    ends = torch.tensor([0.0, 1 - 2.0**-24])
+    monkeypatch.setattr(draws, "uniform", lambda key, place: ends)
+    smallest, largest = draws.gaussian_like(IMAGE_KEYS[:1], torch.empty(1, 1, 1, 2)).flatten().tolist()
+    assert -6 < smallest < -5
+    assert abs(largest + smallest) < 1e-6
+
+
 def test_blocks_are_constant_on_squares_of_every_size():
     blocks = draws.blocks_like(IMAGE_KEYS, IMAGES)
     assert (blocks >= 0).all()

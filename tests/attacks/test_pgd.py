@@ -140,6 +140,19 @@ def test_a_row_at_a_maximum_goes_on_elsewhere(scored):
     assert torch.allclose(attack(scored(hills), x, 0.1).scores, torch.tensor(0.15).double(), atol=1e-6)
 
 
+def test_a_row_goes_on_with_a_step_no_longer_than_the_ball(trace):
+    x, w, eps = torch.full((1, 1, 1, 2), 0.5), torch.tensor([1.0, 3.0]), 0.01
+    attack = PGD(**NONE | {"gaussian": 1}, steps=60)
+    path = trace(attack, lambda u: (u.double() * w).sum((1, 2, 3)), x, eps).view(-1, 2)
+    high = path.amax(0)
+    checked = 0
+    for top, elsewhere, after in zip(path, path[1:], path[2:], strict=False):
+        if torch.equal(top, high) and (elsewhere < high).all():
+            assert torch.allclose(after, (elsewhere + 2 * eps * w / 2).minimum(high), atol=1e-7)
+            checked += (elsewhere[0] < high[0] - eps).item()
+    assert checked > 2
+
+
 def test_a_row_whose_step_has_become_tiny_goes_on_elsewhere(scored):
     """A sharp top inside the ball holds a row that ascends, and there is a higher one at a corner."""
 

@@ -143,7 +143,8 @@ def test_a_run_is_not_overwritten_but_resumed_when_asked(prood, tiny, tmp_path):
         (("evaluate", "nosuch", "--out", "uniform"), "nosuch is not the folder of a run"),
         (("evaluate", ".", "--out", "uniform", "--eps", "0.1.2"), "is no radius"),
         (("evaluate", ".", "--out", "uniform"), "no model at"),
-        (("report", "nosuch"), "nosuch holds no results"),
+        (("report", "nosuch"), "no folder nosuch"),
+        (("report", "."), "nothing was evaluated yet"),
         (("combine", "--classifier", "a", "--discriminator", "b", "--shift", "1", "--run", "c"), "no model at a"),
     ],
 )

@@ -47,8 +47,8 @@ def uniform_like(key: Tensor, like: Tensor) -> Tensor:
 
 def gaussian_like(key: Tensor, like: Tensor) -> Tensor:
     """Standard normal numbers, by the inverse of their distribution function."""
-    centred = uniform_like(key, like) + 2.0**-25  # the middle of each cell of width 2⁻²⁴, so never 0
-    normal: Tensor = torch.special.ndtri(centred.double())
+    centred = uniform_like(key, like.double()) + 2.0**-25  # the middle of each cell of width 2⁻²⁴, so never 0 or 1
+    normal: Tensor = torch.special.ndtri(centred)
     return normal.to(like.dtype)
 
 

@@ -17,7 +17,8 @@ def report(
 ) -> None:
     """Compare evaluated runs: a table here, and report.html, .md, .tex and .csv.
 
-    report.html is one file that needs nothing else: open it in a browser, or send it to somebody.
+    report.html is one file that needs nothing else: open it in a browser, or send it to somebody. Runs that were not
+    evaluated yet are left out.
     """
     from rich.console import Console
 

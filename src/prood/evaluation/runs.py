@@ -68,16 +68,19 @@ def evaluate_run(
 def gather(folders: Sequence[Path | str]) -> Results:
     """The results of several folders; where one has none of its own, those of the runs inside it.
 
-    Models of the same name from different folders are told apart by the names of their folders.
+    Runs that were not evaluated yet are left out. Models of the same name from different folders are told apart by the
+    names of the folders that hold them.
     """
     found: dict[Path, Results] = {}
     for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise ProodError(f"there is no folder {folder}: name runs that were evaluated")
         own = read_results(folder)
-        places = sorted(folder.iterdir()) if own is None and folder.is_dir() else [folder]
-        inner = {place: results for place in places if (results := read_results(place)) is not None}
-        if not inner:
-            raise ProodError(f"{folder} holds no results: make some with 'prood evaluate {folder} --out NAME'")
-        found |= inner
+        places = [folder] if own is not None else sorted(folder.iterdir())
+        found |= {place: results for place in places if (results := read_results(place)) is not None}
+    if not found:
+        names = " ".join(map(str, folders))
+        raise ProodError(f"nothing was evaluated yet: make results with 'prood evaluate {names} --out NAME'")
     holders = Counter(name for results in found.values() for name in {one.model for one in results})
     return Results(
         tuple(
