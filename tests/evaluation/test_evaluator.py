@@ -201,3 +201,16 @@ def test_bad_input_is_said_before_anything_is_computed(f, inside, outside, chang
 
     with pytest.raises(ProodError, match=said):
         evaluate(Unused(f), **({"inside": inside, "outside": outside, "eps": 0.1} | change))
+
+
+def test_a_batch_of_big_images_is_smaller(f, inside, outside, monkeypatch):
+    sizes = []
+
+    class Watched(Confidence):
+        def __call__(self, images):
+            sizes.append(len(images))
+            return super().__call__(images)
+
+    monkeypatch.setattr("prood.evaluation.evaluator.PIXELS", 7 * 28 * 28 + 1)
+    evaluate(Watched(f), inside=inside, outside={"noise": outside["noise"]}, eps=0.1)
+    assert max(sizes) == 7

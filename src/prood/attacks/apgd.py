@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prood.attacks import draws
 from prood.attacks.base import Attack
-from prood.attacks.search import Search
+from prood.attacks.search import Search, column
 
 _START, _STUCK = 0, 1  # streams of random numbers
 
@@ -64,10 +64,10 @@ class APGD(Attack):
                 same = (step == last_step).flatten() & (best_value == last_best)
                 back |= same | (rises < 0.75 * (number - last_check))
                 last_step, last_best, last_check, rises = step, best_value, number, torch.zeros_like(rises)
-            column = _column(back)
-            point, gradient = torch.where(column, best, point), torch.where(column, best_gradient, gradient)
-            before, value = torch.where(column, best, before), torch.where(back, best_value, value)
-            step = torch.where(column, step / 2, step)
+            returns = column(back)
+            point, gradient = torch.where(returns, best, point), torch.where(returns, best_gradient, gradient)
+            before, value = torch.where(returns, best, before), torch.where(back, best_value, value)
+            step = torch.where(returns, step / 2, step)
             towards = search.project(point + step * gradient.sign(), owner)
             # Before the first step there is no x₋₁, and the whole way to z is taken.
             ahead = towards if number == 0 else point + 0.75 * (towards - point) + 0.25 * (point - before)
@@ -76,21 +76,21 @@ class APGD(Attack):
             if anew.any():
                 key = search.keys(owner[anew], _STUCK, restart[anew], number)
                 ahead[anew] = before[anew] = search.elsewhere(owner[anew], key)
-                step = torch.where(_column(anew), 2 * search.eps, step)
+                step = torch.where(column(anew), 2 * search.eps, step)
             point = ahead
             new_value, gradient = search.values_and_gradients(point, owner)
             rises += new_value > value
             value = new_value
             better = (value > best_value) | anew
             best_value = torch.where(better, value, best_value)
-            best = torch.where(_column(better), point, best)
-            best_gradient = torch.where(_column(better), gradient, best_gradient)
+            best = torch.where(column(better), point, best)
+            best_gradient = torch.where(column(better), gradient, best_gradient)
 
     def _start(self, search: Search, owner: Tensor, restart: Tensor) -> Tensor:
         low, high, best = search.low[owner], search.high[owner], search.best[owner]
         start = low + (high - low) * draws.uniform_like(search.keys(owner, _START, restart), low)
         # The first of those that refine starts from the best point itself, the others ever farther away from it.
-        away = _column((restart - self.restarts) / max(2 * self.refine, 1)).to(low.dtype)
+        away = column((restart - self.restarts) / max(2 * self.refine, 1)).to(low.dtype)
         return search.project(torch.where(away < 0, start, best + away * (start - best)), owner)
 
 
@@ -105,7 +105,3 @@ def checkpoints(iterations: int) -> set[int]:
 
 def _nowhere_to_climb(search: Search, point: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
     return search.uphill(point, gradient, owner).flatten(1).eq(0).all(1)
-
-
-def _column(values: Tensor) -> Tensor:
-    return values.view(-1, 1, 1, 1)

@@ -41,7 +41,7 @@ PRESETS: dict[str, Ensemble] = {
     "fast": Ensemble((PGD(steps=50, uniform=1, gaussian=1), APGD(iterations=60, restarts=2), Square(queries=90))),
     "strong": Ensemble(
         (
-            PGD(steps=400, uniform=5, gaussian=3, blocks=7),
+            PGD(uniform=14, blocks=14),
             APGD(iterations=1000, restarts=10),
             Square(queries=10_000),
             APGD(iterations=500, restarts=0, refine=3),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prood.attacks import draws
 from prood.attacks.base import Attack
-from prood.attacks.search import Search
+from prood.attacks.search import Search, column
 
 _START, _STUCK = 0, 1  # streams of random numbers
 
@@ -69,15 +69,15 @@ class PGD(Attack):
                 candidate[stuck] = search.elsewhere(owner[stuck], key)
             new_value, new_gradient = search.values_and_gradients(candidate, owner)
             rose = new_value > value
-            moved = _column(rose | stuck)
+            moved = column(rose | stuck)
             point, gradient = torch.where(moved, candidate, point), torch.where(moved, new_gradient, gradient)
             value = torch.where(rose | stuck, new_value, value)
             # The gradient of a step undone is not lost: the mean of those on both sides of a ridge leads along it.
             beyond = scaled(self.momentum * momentum + scaled(search.uphill(point, new_gradient, owner)))
-            momentum = torch.where(_column(rose), ahead, beyond)
-            momentum = torch.where(_column(stuck), 0.0, momentum)
-            step = torch.where(_column(rose), 1.1 * step, 0.5 * step)
-            step = torch.where(_column(stuck), min(self.step, 2 * search.eps), step)
+            momentum = torch.where(column(rose), ahead, beyond)
+            momentum = torch.where(column(stuck), 0.0, momentum)
+            step = torch.where(column(rose), 1.1 * step, 0.5 * step)
+            step = torch.where(column(stuck), min(self.step, 2 * search.eps), step)
 
     def _start(self, search: Search, owner: Tensor, restart: Tensor) -> Tensor:
         """The starts of each kind one after the other, in the order of the restarts."""
@@ -91,7 +91,7 @@ class PGD(Attack):
         ]
         point, first = image, 0
         for count, start in kinds:
-            point = torch.where(_column((restart >= first) & (restart < first + count)), start, point)
+            point = torch.where(column((restart >= first) & (restart < first + count)), start, point)
             first += count
         return search.project(point, owner)
 
@@ -99,10 +99,6 @@ class PGD(Attack):
 def scaled(direction: Tensor) -> Tensor:
     """Each row divided by the mean of its absolute values, so that neither batch nor magnitude matters."""
     # In two steps: the mean of gradients near the smallest float would be 0 although they are not.
-    largest = _column(direction.abs().flatten(1).amax(1))
+    largest = column(direction.abs().flatten(1).amax(1))
     direction = torch.where(largest > 0, direction / largest, 0.0)
-    return direction / _column(direction.abs().flatten(1).mean(1)).clamp_min(1e-12)
-
-
-def _column(values: Tensor) -> Tensor:
-    return values.view(-1, 1, 1, 1)
+    return direction / column(direction.abs().flatten(1).mean(1)).clamp_min(1e-12)

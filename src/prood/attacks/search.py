@@ -153,3 +153,8 @@ def ball(images: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     low = torch.where(exact - low.double() > eps, low.nextafter(torch.ones_like(low)), low)
     high = torch.where(high.double() - exact > eps, high.nextafter(torch.zeros_like(high)), high)
     return low, high
+
+
+def column(values: Tensor) -> Tensor:
+    """A number a row, shaped to be broadcast with images."""
+    return values.view(-1, 1, 1, 1)

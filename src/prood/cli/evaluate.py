@@ -29,7 +29,7 @@ def evaluate(
         ),
     ] = "auc",
     seed: Annotated[int, typer.Option(help="Of the choice of images and of the attacks.", min=0)] = 0,
-    batch: Annotated[int, typer.Option(help="Images at a time.", min=1)] = 250,
+    batch: Annotated[int | None, typer.Option(help="Images at a time; else 250, fewer if they are big.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
 ) -> None:
     """Score, certify and attack: AUC, GAUC, AAUC and the false positive rates, into each run's results.json.

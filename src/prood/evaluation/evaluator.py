@@ -26,6 +26,10 @@ from prood.evaluation.stopping import Stop, goals
 from prood.models import Score, fingerprint, score_of
 
 
+PIXELS = 2**23
+"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
+
+
 @torch.no_grad()
 def evaluate(
     model: nn.Module | Score,
@@ -37,7 +41,7 @@ def evaluate(
     stop: Stop = "auc",
     limit: int | None = None,
     seed: int = 0,
-    batch: int = 250,
+    batch: int | None = None,
     device: str | torch.device = "cpu",
     name: str = "model",
     folder: Path | str | None = None,
@@ -58,6 +62,7 @@ def evaluate(
     score.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
     attack = preset(attacks) if isinstance(attacks, str) else attacks
     folder = None if folder is None else Path(folder)
+    batch = max(1, min(250, PIXELS // math.prod(inside.shape))) if batch is None else batch
     if batch < 1:
         raise ProodError(f"a batch of {batch} images is empty: choose at least 1")
     goals(stop, torch.zeros(1), torch.zeros(1))  # a wrong name is said now, not after hours

@@ -29,7 +29,7 @@ def evaluate_run(
     stop: Stop = "auc",
     limit: int | None = 1000,
     seed: int = 0,
-    batch: int = 250,
+    batch: int | None = None,
     device: str | None = None,
     console: Console | None = None,
 ) -> Results:
