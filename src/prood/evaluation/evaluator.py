@@ -25,7 +25,6 @@ from prood.evaluation.results import Evaluation, Results, Scores, identity, read
 from prood.evaluation.stopping import Stop, goals
 from prood.models import Score, fingerprint, score_of
 
-
 PIXELS = 2**23
 """At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
 
