@@ -43,16 +43,16 @@ def evaluate_run(
     target = processes.device(device)
     processes.start(target)
     model, about = load(run, device=target)
+    eps = [about.eps] if eps is None and about.eps is not None else eps
+    if eps is None:
+        raise ProodError(f"{run} was not trained for a radius: give one with --eps")
     known = data.load(inside or _test_split(about, run))
     count = limit or _NOISE_IMAGES
-    sets = {name: data.load(name, like=known, count=count, seed=seed) for name in outside}
-    if eps is None and about.eps is None:
-        raise ProodError(f"{run} was not trained for a radius: give one with --eps")
     return evaluate(
         model,
         inside=known,
-        outside=sets,
-        eps=[about.eps] if eps is None else eps,  # type: ignore[list-item]  # not None, see above
+        outside={name: data.load(name, like=known, count=count, seed=seed) for name in outside},
+        eps=eps,
         attacks=attacks,
         stop=stop,
         limit=limit,
