@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ class Search:
         seed: int = 0,
         numbers: Sequence[int] | Tensor | None = None,
         rows: int = ROWS,
+        watch: Callable[[int], None] | None = None,
     ) -> None:
         check(images, eps)
         self.score, self.images, self.eps, self.seed, self.rows = score, images.detach(), float(eps), seed, rows
@@ -45,6 +46,7 @@ class Search:
         if self.goal.isnan().any():
             raise ProodError("a goal is not a number: the bound of a model that has diverged is none")
         self.forward = self.backward = 0  # passes of single images
+        self.watch = watch
         self._members = ["clean"]
         self._finder = torch.zeros_like(self.numbers)  # who found the best point, as a place in _members
         self.best = self.images.clone()
@@ -101,8 +103,7 @@ class Search:
         """The scores of points, float64."""
         with torch.no_grad():
             parts = [self.score(part).detach() for part in torch.split(points, self.rows)]
-        self.forward += len(points)
-        return self._keep(points, owner, torch.cat(parts))
+        return self._keep(points, owner, torch.cat(parts), backward=False)
 
     def values_and_gradients(self, points: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """The scores and their gradients by the pixels; where there is none, or no number, it is 0."""
@@ -117,11 +118,13 @@ class Search:
             # Detached: a best point that kept its graph would keep every network pass of the search in memory.
             values.append(scores.detach())
             gradients.append(torch.zeros_like(part) if slope is None else slope.nan_to_num(0.0, 0.0, 0.0))
-        self.forward += len(points)
-        self.backward += len(points)
-        return self._keep(points, owner, torch.cat(values)), torch.cat(gradients)
+        return self._keep(points, owner, torch.cat(values), backward=True), torch.cat(gradients)
 
-    def _keep(self, points: Tensor, owner: Tensor, values: Tensor) -> Tensor:
+    def _keep(self, points: Tensor, owner: Tensor, values: Tensor, *, backward: bool) -> Tensor:
+        self.forward += len(points)
+        self.backward += len(points) if backward else 0
+        if self.watch is not None:
+            self.watch(self.forward + self.backward)
         if values.isnan().any():
             raise ProodError("a score is not a number: the model has diverged or its input was damaged")
         values = values.double()

@@ -63,11 +63,12 @@ class Bench:
             values[rows] = function(images.floats(rows).to(self.device)).double().cpu()
         return self._total(values)
 
-    def confront(self, images: ImageSet, eps: float, inside: Tensor, advance: Callable[[int], None]) -> Measured:
+    def confront(self, images: ImageSet, eps: float, inside: Tensor, reached: Callable[[float], None]) -> Measured:
         """Score, certify and attack the images, given the scores of the in-distribution.
 
-        `advance` is told how many images are done.
+        `reached` is told how many images are done, those under attack in parts.
         """
+        before, world = 0, processes.world_size()
         names = ("clean", *(self.attack.names if self.attack else ()))
         columns = torch.zeros(5, len(images), dtype=torch.float64)
         shown = torch.zeros_like(images.images)
@@ -80,7 +81,12 @@ class Bench:
             if self.attack is not None:
                 began = time.monotonic()
                 goal = goals(self.stop, bound, inside.to(self.device))
-                outcome = self.attack(self.score, x, eps, goal=goal, seed=self.seed, numbers=rows)
+                share = world / self.attack.passes
+
+                def watch(passes: int, before: int = before, share: float = share) -> None:
+                    reached(before + share * passes)
+
+                outcome = self.attack(self.score, x, eps, goal=goal, seed=self.seed, numbers=rows, watch=watch)
                 # Scored among other images, an image may round differently: never let that look like a fall.
                 points = torch.where((outcome.scores > clean).view(-1, 1, 1, 1), outcome.images, x)
                 attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
@@ -90,7 +96,8 @@ class Bench:
             excess = torch.where(certified > bound, certified - bound, 0.0)
             columns[:, rows] = torch.stack([clean, attacked, certified, excess, settled]).cpu()
             shown[rows] = (points * 255).round().to(torch.uint8).cpu()
-            advance(len(rows) * processes.world_size())
+            before += world * len(rows)
+            reached(before)
         clean, attacked, certified, excess, settled = self._total(columns)
         top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, _highest(certified)])
         gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)

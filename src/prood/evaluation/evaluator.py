@@ -90,9 +90,9 @@ def evaluate(
         reference = Reference.of(bench, inside)
     with Bar(console, name, sum(len(images) for images, _ in missing)) as bar:
         for images, settings in missing:
-            bar.says(f"{settings['outside']}, ε = {settings['eps']:g}")
+            bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
-            measured = bench.confront(images, settings["eps"], reference.scores, bar.advance)
+            measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches)
             made = _evaluation(settings, reference, images, measured)
             seconds = round(time.monotonic() - began, 3)
             results = results.plus(replace(made, seconds=seconds, machine=machine(bench.device)))

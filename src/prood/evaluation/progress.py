@@ -15,7 +15,7 @@ class Bar:
         columns = (
             TextColumn(f"{title:<14}", markup=False),
             BarColumn(),
-            TextColumn("{task.completed}/{task.total} images"),
+            TextColumn("{task.completed:.0f}/{task.total} images"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=False),
@@ -24,6 +24,7 @@ class Bar:
         hidden = console is None or not console.is_terminal or not processes.is_main() or not images
         self.bar = Progress(*columns, console=console, disable=hidden, transient=True)
         self.task = self.bar.add_task("", total=images)
+        self.before = 0.0
 
     def __enter__(self) -> Bar:
         self.bar.start()
@@ -32,8 +33,11 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def says(self, text: str) -> None:
+    def begins(self, text: str) -> None:
+        """The next part, and what it is called."""
+        self.before = self.bar.tasks[self.task].completed
         self.bar.update(self.task, description=text)
 
-    def advance(self, images: int) -> None:
-        self.bar.advance(self.task, images)
+    def reaches(self, images: float) -> None:
+        """So many images of this part are done."""
+        self.bar.update(self.task, completed=self.before + images)
