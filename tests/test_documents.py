@@ -52,9 +52,9 @@ def test_the_attack_of_contributing():
     names: dict = {}
     exec(python_blocks("CONTRIBUTING.md")[1], names)
     g = discriminator("digits", image=(1, 28, 28)).eval()
-    outcome = names["Corners"](tries=5)(score_of(g), torch.rand(3, 1, 28, 28), 0.1, goal=float("inf"))
+    outcome = names["Patterns"](tries=5)(score_of(g), torch.rand(3, 1, 28, 28), 0.1, goal=float("inf"))
     assert (outcome.scores > outcome.clean).any()
-    assert outcome.forward == 3 * names["Corners"](tries=5).passes
+    assert outcome.forward == 3 * names["Patterns"](tries=5).passes
 
 
 def test_the_source_of_contributing(monkeypatch):

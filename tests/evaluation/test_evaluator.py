@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from prood import ProodError, evaluate
-from prood.attacks import APGD, Attack
+from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
 from prood.evaluation import auc, bootstrap, fpr, read_results
 from prood.models import Confidence, ProoD, Score, score_of
@@ -176,6 +176,14 @@ def test_an_interrupted_evaluation_continues_where_it_stopped(f, g, inside, outs
     evaluate(ProoD(f, g), name="joint", limit=10, **options)
     assert len(calls) == 21
     assert len(read_results(tmp_path)) == 20
+
+
+def test_a_preset_that_has_changed_is_run_again(f, inside, outside, tmp_path, monkeypatch):
+    options = {"outside": {"noise": outside["noise"]}, "eps": 0.02, "attacks": "fast", "folder": tmp_path, "limit": 3}
+    for attack, count in ((QUICK, 1), (QUICK, 1), (APGD(iterations=6, restarts=2), 2)):
+        monkeypatch.setitem(PRESETS, "fast", Ensemble((attack,)))
+        assert len(evaluate(f, inside=inside, **options)) == 1
+        assert len(read_results(tmp_path)) == count
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def evaluate(
     `limit` takes a seeded choice of so many images of each out-distribution; the in-distribution is always used whole.
     With a `folder`, every evaluation is added to its results.json as soon as it is made, and what is there already is
     not made again. A progress bar is shown on `console`. Under torchrun each process takes a part of the images.
+    The model is moved to `device`, and stays in eval mode there.
     """
     score = model if isinstance(model, Score) else score_of(model)
     score.model.to(device).eval()
@@ -76,6 +77,7 @@ def evaluate(
         "seed": seed,
     }
     prints = {"model": fingerprint(score.model), "inside": inside.fingerprint()}
+    prints |= {"attack": identity(attack=repr(attack))} if attack else {}  # a preset may be another one day
     plan: list[tuple[ImageSet, dict[str, Any]]] = []
     for title, images in outside.items():
         if images.shape != inside.shape:

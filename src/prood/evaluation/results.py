@@ -87,7 +87,7 @@ class Evaluation:
     intervals: dict[str, list[float]] = field(default_factory=dict)
     attack: dict[str, Any] = field(default_factory=dict)
     rounding: dict[str, Any] = field(default_factory=dict)
-    fingerprints: dict[str, str] = field(default_factory=dict)  # of the model's file and the two image sets
+    fingerprints: dict[str, str] = field(default_factory=dict)  # of weights, image sets and the attack's options
     seconds: float = 0.0
     machine: str = ""
     version: str = __version__
