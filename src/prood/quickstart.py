@@ -15,7 +15,7 @@ from prood.evaluation import Results, evaluate, read_results, results_table
 from prood.training import Recipe, combine, load_recipe, train
 
 INSIDE = "digits:test"
-FAR = ("photographs:test", "textures", "text", "faces", "smooth", "uniform")
+FAR = ("photographs:test", "materials", "text", "faces", "smooth", "uniform")
 NEAR = ("left-out",)
 """Test out-distributions, none of them seen in training; the near one is digits too, of classes left out."""
 LIMIT = 100

@@ -22,7 +22,7 @@ def test_a_package_that_is_not_there() -> None:
         bundled("no_such_package_xyz", "file")
 
 
-@pytest.mark.parametrize("name", ["digits:train", "left-out", "photographs:test", "textures", "text", "faces"])
+@pytest.mark.parametrize("name", ["digits:train", "left-out", "photographs:test", "materials", "text", "faces"])
 def test_every_bundled_set_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(package: str) -> ModuleSpec | None:
         return None

@@ -13,7 +13,7 @@ COUNTS = {
     "photographs:train": 8000,
     "photographs:validation": 1000,
     "photographs:test": 1000,
-    "textures:test": 1000,
+    "materials:test": 1000,
     "text:test": 1000,
     "faces:test": 100,
 }
@@ -110,4 +110,4 @@ def test_a_truncated_photograph_is_one_clear_error(tmp_path: Path, monkeypatch: 
     path.write_bytes(bundled("skimage", "data", "coins.png").read_bytes()[:30000])
     monkeypatch.setattr(photographs, "bundled", lambda *parts: path)
     with pytest.raises(ProodError, match="cannot read the photograph"):
-        photographs.textures("test")
+        photographs.materials("test")

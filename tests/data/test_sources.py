@@ -22,24 +22,24 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict:
 
 
 def test_names_lists_every_source_with_splits_and_a_description() -> None:
-    listed = {name: splits for name, splits, description in names() if description}
+    listed = {entry.name: entry.splits for entry in names() if entry.description and entry.public is None}
     assert listed == {
         "digits": ("train", "validation", "test"),
         "faces": ("test",),
         "left-out": ("test",),
+        "materials": ("test",),
         "npz": ("PATH",),
         "photographs": ("train", "validation", "test"),
         "smooth": (),
         "text": ("test",),
-        "textures": ("test",),
         "uniform": (),
     }
 
 
 def test_every_listed_set_loads_under_its_own_name() -> None:
     like = load("digits:validation")
-    for name, splits, _ in names():
-        if name != "npz":
+    for name, splits, _, public in names():
+        if public is None and splits != ("PATH",):
             for full in [f"{name}:{split}" for split in splits] or [name]:
                 loaded = load(full, like=like, count=3)
                 assert loaded.name == full
@@ -85,7 +85,7 @@ def test_a_file_source_gets_the_path_even_with_colons_and_is_read_anew(registry:
     paths = []
 
     @file_source("raw", description="raw")
-    def raw(path: Path) -> ImageSet:
+    def raw(path: Path, shape: object) -> ImageSet:
         paths.append(path)
         return tiny()
 

@@ -14,7 +14,7 @@ def quickstart(
 ) -> None:
     """Everything on handwritten digits, in minutes on a laptop: train, combine, certify, compare.
 
-    Digits 0–7 are what the classifier knows; photographs, textures, text, faces, noise and the digits 8 and 9 are not.
+    Digits 0–7 are what the classifier knows; photographs, materials, text, faces, noise and the digits 8 and 9 are not.
     The table shows accuracy and, for each of these, how well confidence tells it from digits: AUC on the images as
     they are, GAUC guaranteed however an attacker changes them by up to ε per pixel. An interrupted quickstart continues
     where it stopped.

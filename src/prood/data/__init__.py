@@ -2,22 +2,40 @@
 
 from prood.data import digits, photographs  # noqa: F401 – importing them registers their sources
 from prood.data.augment import Augment
+from prood.data.formats.npz import read_npz
 from prood.data.images import ImageSet
 from prood.data.noise import smooth_noise, uniform_noise
-from prood.data.npz import read_npz
 from prood.data.order import Order, generator
-from prood.data.sources import Source, file_source, load, names, noise_source, source
+from prood.data.sources import (
+    Images,
+    Source,
+    file_source,
+    find,
+    load,
+    names,
+    noise_source,
+    open_set,
+    public_source,
+    source,
+)
+from prood.data.stored import Reader, StoredSet
 
 __all__ = [
     "Augment",
     "ImageSet",
+    "Images",
     "Order",
+    "Reader",
     "Source",
+    "StoredSet",
     "file_source",
+    "find",
     "generator",
     "load",
     "names",
     "noise_source",
+    "open_set",
+    "public_source",
     "read_npz",
     "smooth_noise",
     "source",

@@ -32,25 +32,10 @@ class ImageSet:
         images, labels, classes = self.images, self.labels, self.classes
         if not isinstance(images, Tensor) or images.dtype != torch.uint8:
             kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
-            raise self._wrong(f"has images of type {kind}: give a torch.uint8 tensor with values 0 to 255")
+            raise _wrong(self.name, f"has images of type {kind}: give a torch.uint8 tensor with values 0 to 255")
         if images.ndim != 4 or images.numel() == 0:
-            raise self._wrong(f"has images of shape {_text(images)}: give a non-empty (N, C, H, W)")
-        if labels is not None:
-            if not isinstance(labels, Tensor) or labels.dtype != torch.int64:
-                kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
-                raise self._wrong(f"has labels of type {kind}: give a torch.int64 tensor or None")
-            if labels.shape != images.shape[:1]:
-                raise self._wrong(
-                    f"has {len(images)} images and labels of shape {_text(labels)}: give one label an image"
-                )
-            low, high = int(labels.min()), int(labels.max())
-            if low < 0:
-                raise self._wrong(f"has the label {low}: labels count from 0")
-            if classes is not None and high >= len(classes):
-                raise self._wrong(f"has the label {high} but names {len(classes)} classes: name them all")
-
-    def _wrong(self, what: str) -> ProodError:
-        return ProodError(f"the image set '{self.name}' {what}")
+            raise _wrong(self.name, f"has images of shape {_text(images)}: give a non-empty (N, C, H, W)")
+        check_labels(self.name, len(images), labels, classes)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -72,11 +57,16 @@ class ImageSet:
 
         A smaller choice with the same seed is the beginning of a bigger one.
         """
-        if count < 1:
-            raise self._wrong(f"cannot give a subset of {count} images: ask for at least 1")
-        if count >= len(self):
-            return self
-        return self.select(torch.randperm(len(self), generator=generator(seed, _SUBSET))[:count])
+        rows = chosen(self.name, len(self), count, seed)
+        return self if rows is None else self.select(rows)
+
+    def take(self, rows: Rows) -> Tensor:
+        """The images of these rows: uint8 (N, C, H, W)."""
+        return self.images[self._index(rows)]
+
+    def load(self) -> "ImageSet":
+        """Itself: it is in memory already, unlike a `StoredSet`."""
+        return self
 
     def floats(self, rows: Rows | None = None) -> Tensor:
         """The images, or these rows of them, as float32 in [0, 1]."""
@@ -88,26 +78,65 @@ class ImageSet:
 
         The name does not count: the same images under another name are the same data.
         """
-        digest = hashlib.sha256()
-        for tensor in (self.images, self.labels):
-            if tensor is not None:
-                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().numpy().data)
-        return digest.hexdigest()[:16]
+        return fingerprint(self.images, self.labels)
 
     def _index(self, rows: Rows) -> Tensor:
-        index = torch.as_tensor(rows, device=self.images.device)
-        # An empty list has no type of its own; the ImageSet it leads to is refused anyway.
-        if index.numel() == 0:
-            return index.to(torch.int64).reshape(-1)
-        # A mask would pass for rows 0 and 1, and a negative row would quietly count from the end.
-        if index.dtype == torch.bool or index.is_floating_point() or index.ndim != 1:
-            raise self._wrong(f"takes rows as a list of integers, not {index.dtype} of shape {_text(index)}")
-        low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= len(self):
-            bad = low if low < 0 else high
-            raise self._wrong(f"has no row {bad}: its rows are 0 to {len(self) - 1}")
-        return index.to(torch.int64)
+        return index_of(self.name, rows, len(self), self.images.device)
+
+
+def fingerprint(*parts: object) -> str:
+    """16 hex digits of sha256 over tensors, with their types and shapes, and other things as they print."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
+            digest.update(part.detach().cpu().contiguous().numpy().data)
+        elif part is not None:
+            digest.update(f"{part}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def check_labels(name: str, count: int, labels: Tensor | None, classes: tuple[str, ...] | None) -> None:
+    if labels is None:
+        return
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64:
+        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise _wrong(name, f"has labels of type {kind}: give a torch.int64 tensor or None")
+    if labels.shape != (count,):
+        raise _wrong(name, f"has {count} images and labels of shape {_text(labels)}: give one label an image")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0:
+        raise _wrong(name, f"has the label {low}: labels count from 0")
+    if classes is not None and high >= len(classes):
+        raise _wrong(name, f"has the label {high} but names {len(classes)} classes: name them all")
+
+
+def chosen(name: str, have: int, count: int, seed: int) -> Tensor | None:
+    """The rows of a seeded choice of `count` out of `have`; None for all of them in order."""
+    if count < 1:
+        raise _wrong(name, f"cannot give a subset of {count} images: ask for at least 1")
+    if count >= have:
+        return None
+    return torch.randperm(have, generator=generator(seed, _SUBSET))[:count]
+
+
+def index_of(name: str, rows: Rows, count: int, device: torch.device | None = None) -> Tensor:
+    """`rows` as an index of a set with `count` images."""
+    index = torch.as_tensor(rows, device=device)
+    # An empty list has no type of its own; the ImageSet it leads to is refused anyway.
+    if index.numel() == 0:
+        return index.to(torch.int64).reshape(-1)
+    # A mask would pass for rows 0 and 1, and a negative row would quietly count from the end.
+    if index.dtype == torch.bool or index.is_floating_point() or index.ndim != 1:
+        raise _wrong(name, f"takes rows as a list of integers, not {index.dtype} of shape {_text(index)}")
+    low, high = int(index.min()), int(index.max())
+    if low < 0 or high >= count:
+        raise _wrong(name, f"has no row {low if low < 0 else high}: its rows are 0 to {count - 1}")
+    return index.to(torch.int64)
+
+
+def _wrong(name: str, what: str) -> ProodError:
+    return ProodError(f"the image set '{name}' {what}")
 
 
 def _text(tensor: Tensor) -> str:

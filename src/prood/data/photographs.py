@@ -49,7 +49,7 @@ _PHOTOGRAPHS = {
     "test": ("moon.png", "rocket.jpg", "china.jpg", "flower.jpg"),
 }
 _COUNTS = {"train": 8000, "validation": 1000, "test": 1000}
-_TEXTURES = ("brick.png", "grass.png", "gravel.png")
+_MATERIALS = ("brick.png", "grass.png", "gravel.png")
 _TEXT = ("page.png", "text.png")
 _FROM_SKLEARN = ("china.jpg", "flower.jpg")
 
@@ -64,9 +64,9 @@ def photographs(split: str) -> ImageSet:
     return ImageSet(f"photographs:{split}", _patches(_PHOTOGRAPHS[split], _COUNTS[split]))
 
 
-@source("textures", description="patches of brick, grass and gravel (scikit-image)", splits=("test",))
-def textures(split: str) -> ImageSet:
-    return ImageSet(f"textures:{split}", _patches(_TEXTURES, 1000))
+@source("materials", description="patches of brick, grass and gravel (scikit-image)", splits=("test",))
+def materials(split: str) -> ImageSet:
+    return ImageSet(f"materials:{split}", _patches(_MATERIALS, 1000))
 
 
 @source("text", description="patches of a printed and a handwritten page (scikit-image)", splits=("test",))

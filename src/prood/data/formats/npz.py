@@ -7,14 +7,14 @@ import torch
 from numpy.typing import NDArray
 
 from prood.data.images import ImageSet
-from prood.data.sources import file_source
+from prood.data.sources import Shape, file_source
 from prood.errors import ProodError
 
 _CHANNELS = (1, 3)
 
 
 @file_source("npz", description="your own: a NumPy archive with `images` (uint8) and perhaps `labels`")
-def read_npz(path: Path) -> ImageSet:
+def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
     """An archive with `images`, uint8 as NHW, NHWC or NCHW, and optionally `labels`, integers (N,) or (N, 1)."""
     try:
         # Opened here, because NumPy leaves a file open that turns out to be no archive.

@@ -1,0 +1,1 @@
+"""One small reader for each public format."""
