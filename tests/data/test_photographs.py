@@ -36,7 +36,7 @@ def test_no_image_is_in_two_sets() -> None:
 
 
 def test_no_photograph_is_in_two_sets() -> None:
-    groups = [*photographs._PHOTOGRAPHS.values(), photographs._TEXTURES, photographs._TEXT]
+    groups = [*photographs._PHOTOGRAPHS.values(), photographs._MATERIALS, photographs._TEXT]
     files = [file for group in groups for file in group]
     contents = {bundled(*photographs._place(file)).read_bytes() for file in files}
     assert len(contents) == len(files)

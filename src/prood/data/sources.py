@@ -157,8 +157,8 @@ def _entry(name: str) -> _Entry:
     key = name.partition(":")[0]
     if key not in _REGISTRY:
         near = get_close_matches(key, _REGISTRY, 1)
-        hint = f"did you mean '{near[0]}'? It could be" if near else "choose one of"
-        raise ProodError(f"there is no image set '{name}': {hint} {', '.join(_spellings())}")
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise ProodError(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
     return _REGISTRY[key]
 
 
@@ -171,7 +171,3 @@ def _split(source: Source, asked: str | None, default: str | None) -> str:
         fault = "needs a split" if split is None else f"has no split '{split}'"
         raise ProodError(f"'{source.name}' {fault}: choose one of {', '.join(f'{source.name}:{s}' for s in splits)}")
     return split
-
-
-def _spellings() -> list[str]:
-    return [f"{s.name}:{split}" if split else s.name for s in names() for split in s.splits or ("",)]
