@@ -26,8 +26,10 @@ def test_names_lists_every_source_with_splits_and_a_description() -> None:
     assert listed == {
         "digits": ("train", "validation", "test"),
         "faces": ("test",),
+        "folder": ("PATH",),
         "left-out": ("test",),
         "materials": ("test",),
+        "mosaic": ("PATH",),
         "npz": ("PATH",),
         "photographs": ("train", "validation", "test"),
         "smooth": (),

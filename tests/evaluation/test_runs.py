@@ -4,9 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from prood import ProodError
-from prood.data import load
+from prood.data import load, open_set
 from prood.evaluation import Evaluation, Results, evaluate_run, gather, parse_radii, read_results
 from prood.models import ProoD, save
 
@@ -40,9 +41,38 @@ def test_the_in_distribution_is_the_test_split_of_the_training_data(f, tmp_path)
     assert one.fingerprints["inside"] == load("digits:test").fingerprint()
 
 
+def test_what_is_not_said_is_what_the_recipe_plans(f, tmp_path):
+    plan = {"outside": ["uniform", "photographs"], "eps": [0.1, 0.2], "limit": 3}
+    save(f, tmp_path / "model.safetensors", data={"digits:train": "x"}, eps=0.5, recipe={"evaluate": plan})
+    results = evaluate_run(tmp_path, attacks=None, device="cpu")
+    assert [(one.outside, one.eps, one.images) for one in results] == [
+        (name, eps, 3) for name in plan["outside"] for eps in plan["eps"]
+    ]
+    # A name without a split means its test images, chosen by the seed.
+    assert list(results)[-1].fingerprints["outside"] == load("photographs:test").subset(3, 0).fingerprint()
+    (one,) = evaluate_run(tmp_path, outside=["faces"], eps=[0.3], limit=5, attacks=None, device="cpu")
+    assert (one.outside, one.eps, one.images) == ("faces", 0.3, 5)
+
+
+def test_of_a_set_on_disk_only_what_is_needed_is_read(f, tmp_path):
+    save(f, tmp_path / "run" / "model.safetensors", data={"digits:train": "x"})
+    (tmp_path / "pictures").mkdir()
+    for number, image in enumerate(load("digits:test").images[:6]):
+        Image.fromarray(image[0].numpy()).save(tmp_path / "pictures" / f"{number}.png")
+    (tmp_path / "pictures" / "6.png").write_bytes(b"damaged")
+    name = f"folder:{tmp_path / 'pictures'}"
+    chosen = open_set(name).subset(2, 0).rows.tolist()
+    assert 6 not in chosen  # with this seed
+    (one,) = evaluate_run(tmp_path / "run", outside=[name], eps=[0.1], limit=2, seed=0, attacks=None, device="cpu")
+    assert one.images == 2
+    with pytest.raises(ProodError, match=r"6\.png"):
+        evaluate_run(tmp_path / "run", outside=[name], eps=[0.1], limit=0, attacks=None, device="cpu")
+
+
 @pytest.mark.parametrize(
     ("facts", "options", "said"),
     [
+        ({}, {"eps": [0.1], "outside": None}, "names no test out-distributions: name some with --out"),
         ({}, {"eps": [0.1]}, "name it with --in"),
         ({"data": {"npz:mine.npz": "x"}}, {"eps": [0.1]}, "name it with --in"),
         ({}, {"inside": "digits:test"}, "was not trained for a radius: give one with --eps"),
@@ -53,7 +83,7 @@ def test_the_in_distribution_is_the_test_split_of_the_training_data(f, tmp_path)
 def test_what_is_missing_is_said(f, tmp_path, facts, options, said):
     save(f, tmp_path / "model.safetensors", **facts)
     with pytest.raises(ProodError, match=said):
-        evaluate_run(tmp_path, outside=["uniform"], **options)
+        evaluate_run(tmp_path, **({"outside": ["uniform"]} | options))
 
 
 def test_results_go_into_a_folder(f, tmp_path):

@@ -41,7 +41,7 @@ def test_a_run_is_a_folder_that_says_what_is_in_it(method: str, runs: Path, reci
     assert about.classes == (None if method == "discriminator" else ["0", "1", "2", "3"])
     assert about.eps == (0.05 if method in ("discriminator", "prood", "prood-s") else None)
     assert about.shift == {"prood": 1.5, "prood-s": 2.0}.get(method)
-    inside, outside = data.load(recipe.inside), data.load(recipe.outside)
+    inside, outside = data.load(recipe.data.inside), data.load(recipe.data.outside)
     used = [inside] if method == "plain" else [inside, outside]
     assert about.data == {images.name: images.fingerprint() for images in used}
 
@@ -54,7 +54,8 @@ def test_training_leaves_metrics_settings_and_tensorboard(method: str, runs: Pat
     assert lines[-1]["loss"] < lines[0]["loss"]
     assert read_metadata(run.folder).seed == 0
     settings = json.loads(run.recipe.read_text())
-    assert recipe.resolved(method) | {"train": settings["train"]} == {
+    resolved = json.loads(json.dumps(recipe.resolved(method)))  # tuples are lists there
+    assert resolved | {"train": settings["train"]} == {
         key: value for key, value in settings.items() if key not in ("data", "discriminator_run", "shift")
     }
     assert settings["data"].items() <= read_metadata(run.folder).data.items()
@@ -79,7 +80,7 @@ def test_tensorboard_reads_the_numbers_of_the_metrics(runs: Path) -> None:
 def test_what_is_returned_is_what_was_saved(runs: Path, recipe: Recipe, tmp_path: Path) -> None:
     model = fit("prood", recipe, tmp_path / "again", discriminator=runs / "discriminator")
     saved, _ = load(tmp_path / "again")
-    images = data.load(recipe.inside).floats()
+    images = data.load(recipe.data.inside).floats()
     assert not model.training
     with torch.no_grad():
         assert torch.equal(model(images), saved(images))
@@ -287,7 +288,7 @@ def test_refuses_a_device_that_is_not_there(device: str, recipe: Recipe, tmp_pat
 
 
 def test_a_classifier_needs_labels_and_a_discriminator_does_not(recipe: Recipe, tmp_path: Path) -> None:
-    swapped = [f"data.inside={recipe.outside}", f"data.outside={recipe.inside}", "train.epochs=0.25"]
+    swapped = [f"data.inside={recipe.data.outside}", f"data.outside={recipe.data.inside}", "train.epochs=0.25"]
     with pytest.raises(ProodError, match=r"outside.npz has no labels: a classifier cannot be trained on it"):
         fit("plain", recipe.with_settings("plain", swapped), tmp_path / "plain")
     fit("discriminator", recipe.with_settings("discriminator", swapped), tmp_path / "discriminator")

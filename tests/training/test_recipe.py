@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from prood.data import Augment
+from prood.data import Augment, find
 from prood.errors import ProodError
 from prood.training import METHODS, Recipe, TrainOptions, load_recipe, recipe_names
 from prood.training.objectives import CertifiedDiscriminator
@@ -31,8 +31,75 @@ def test_every_shipped_recipe_is_complete(name: str) -> None:
         assert recipe.resolved(method)["method"] == method
 
 
-def test_the_quickstart_recipe_ships() -> None:
-    assert "quickstart" in recipe_names()
+def test_the_recipes_that_ship() -> None:
+    assert recipe_names() == ["cifar10", "cifar10-fast", "cifar100", "cifar100-fast", "quickstart", "rimgnet"]
+
+
+def test_the_comment_at_the_head_is_the_description(tmp_path: Path) -> None:
+    assert load_recipe("cifar10").description.startswith("CIFAR-10 as in the paper (App. D): OpenImages as training")
+    assert "pad" not in load_recipe("cifar10").description
+
+
+# What the paper gives in App. D, number by number.
+CLASSIFIER = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "batch": 128, "drop_factor": 10}
+DISCRIMINATOR = {"optimizer": "adam", "lr": 1e-4, "weight_decay": 5e-4, "drop_factor": 5, "bound": "ibp", "eps": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("name", "classifier", "discriminator", "shift", "outside", "limit"),
+    [
+        (
+            name,
+            {"epochs": 100, "drops": (50, 75, 90)},
+            {"epochs": 1000, "drops": (500, 750, 850), "batch": 128, "eps_ramp": 300, "kappa_ramp": 300},
+            shift,
+            (other, "svhn", "lsun-classroom", "smooth"),
+            1000,
+        )
+        for name, other, shift in (("cifar10", "cifar100", 3), ("cifar100", "cifar10", 5))
+    ]
+    + [
+        (
+            "rimgnet",
+            {"epochs": 75, "drops": (30, 60)},
+            {"epochs": 50, "drops": (25, 35, 45), "batch": 32, "eps_ramp": 25, "kappa_ramp": 25},
+            4,
+            ("flowers", "aircraft", "cars", "smooth"),
+            400,
+        )
+    ],
+    ids=["cifar10", "cifar100", "rimgnet"],
+)
+def test_the_paper_s_recipes_hold_its_hyperparameters(
+    name: str,
+    classifier: dict[str, Any],
+    discriminator: dict[str, Any],
+    shift: float,
+    outside: tuple[str, ...],
+    limit: int,
+) -> None:
+    recipe = load_recipe(name)
+    for method in ("plain", "oe", "prood"):
+        train = recipe.resolved(method)["train"]
+        expected = CLASSIFIER | classifier | {"nesterov": method != "plain"}
+        assert {key: train[key] for key in expected} == expected
+        assert train.get("weight", 1.0) == 1.0
+    train = recipe.resolved("discriminator")["train"]
+    expected = DISCRIMINATOR | discriminator
+    assert {key: train[key] for key in expected} == expected
+    assert recipe.shift == shift
+    assert recipe.augment == Augment(pad=4, flip=True, autoaugment=name != "rimgnet")
+    assert (recipe.evaluate.outside, recipe.evaluate.limit) == (outside, limit)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_image_set_of_a_recipe_exists(name: str) -> None:
+    recipe = load_recipe(name)
+    for used, split in [(recipe.data.inside, "train"), (recipe.data.outside, "train")] + [
+        (other, "test") for other in recipe.evaluate.outside
+    ]:
+        source = find(used)
+        assert not source.splits or split in source.splits or source.splits == ("test",)
 
 
 def test_what_is_not_said_has_its_default() -> None:
@@ -45,7 +112,8 @@ def test_what_is_not_said_has_its_default() -> None:
 
 def test_resolved_holds_every_setting_and_survives_json() -> None:
     resolved = parse(document(), "mine").resolved("discriminator")
-    assert set(resolved) == {"recipe", "method", "inside", "outside", "augment", "discriminator", "train"}
+    tables = {"augment", "discriminator", "train", "evaluate"}
+    assert set(resolved) == {"recipe", "method", "inside", "outside", "limit"} | tables
     options = {item.name for kind in (TrainOptions, CertifiedDiscriminator) for item in fields(kind)}
     assert set(resolved["train"]) == options
     assert resolved["train"]["lr"] == TrainOptions().lr
@@ -75,15 +143,19 @@ def test_settings_reach_every_table() -> None:
         "networks.discriminator.size=S",
         "networks.classifier.width=8",
         "joint.shift=3",
+        "data.limit=50",
+        'evaluate.outside=["svhn", "smooth"]',
     )
     options = recipe.options("discriminator")
     assert (options.epochs, options.drops, options.compile) == (5.0, (1.0, 2.5), True)
     assert recipe.objective("discriminator") == CertifiedDiscriminator(eps=0.1, bound="ibp")
-    assert recipe.outside == "npz:my/own.npz"
+    assert recipe.data.outside == "npz:my/own.npz"
     assert recipe.augment == Augment(pad=2, flip=True)
     assert recipe.discriminator == {"size": "S"}
     assert recipe.classifier == {"name": "small", "width": 8}
     assert recipe.shift == 3.0
+    assert recipe.data.limit == 50
+    assert recipe.evaluate.outside == ("svhn", "smooth")
     assert recipe.options("plain").epochs == 2  # train. means the table of the method alone
 
 
@@ -100,7 +172,7 @@ def test_blanks_around_a_setting_do_not_matter() -> None:
 
 
 def test_a_value_may_hold_an_equals_sign() -> None:
-    assert changed("plain", "data.inside=npz:a=b.npz").inside == "npz:a=b.npz"
+    assert changed("plain", "data.inside=npz:a=b.npz").data.inside == "npz:a=b.npz"
 
 
 def test_a_method_without_a_table_gets_one() -> None:
@@ -116,11 +188,16 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("train.epoch=5", r"unknown key 'epoch' in \[train.plain\]: it takes epochs, batch"),
+        ("train.epoch=5", r"unknown key 'epoch' in \[train.plain\]: did you mean 'epochs'\? It takes epochs, batch"),
         ("train.eps=0.1", r"unknown key 'eps' in \[train.plain\]"),
         ("train.plain.epochs=5", r"unknown key 'plain' in \[train.plain\]"),
         ("train=5", "'plain' in a recipe must be a table"),
-        ("data.between=5", r"unknown key 'between' in \[data\]: it takes inside, outside"),
+        ("data.between=5", r"unknown key 'between' in \[data\]: it takes inside, outside, limit"),
+        ("data.insied=svhn", "did you mean 'inside'"),
+        ("data.limit=-1", "limit = -1 must be a number of images"),
+        ("trian.epochs=5", "unknown key 'trian' in a recipe: did you mean 'train'"),
+        ("evaluate.limits=5", "did you mean 'limit'"),
+        ("evaluate.outside=svhn", "outside must be a list"),
         ("data.inside.deep=5", "no setting 'data.inside.deep'"),
         ("joint.delta=1", r"unknown key 'delta' in \[joint\]: it takes shift"),
         ("joint.shift=much", "shift = 'much' must be of type float"),
@@ -174,7 +251,10 @@ def test_refuses_settings_of_an_unknown_method() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"evaluate": {}}, "unknown key 'evaluate' in a recipe: it takes data, augment, networks, train, joint"),
+        (
+            {"results": {}},
+            "unknown key 'results' in a recipe: it takes data, augment, networks, train, joint, evaluate",
+        ),
         ({"data": {"inside": "digits:train"}}, "recipe 'mine' does not say which outside to use"),
         ({"data": {"outside": "smooth"}}, "does not say which inside to use"),
         ({"data": None}, "does not say which inside to use"),

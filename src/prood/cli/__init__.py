@@ -8,9 +8,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prood.cli.data import data
 from prood.cli.evaluate import evaluate
 from prood.cli.info import info
 from prood.cli.quickstart import quickstart
+from prood.cli.recipes import recipes
 from prood.cli.report import report
 from prood.cli.train import combine, train
 from prood.errors import ProodError
@@ -23,11 +25,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(quickstart)
+app.command()(recipes)
 app.command()(train)
 app.command()(combine)
 app.command()(evaluate)
 app.command()(report)
 app.command()(info)
+app.add_typer(data, name="data")
 
 
 def _version(value: bool) -> None:

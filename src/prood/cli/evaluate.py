@@ -11,16 +11,20 @@ import typer
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of trained or combined models.")],
     outside: Annotated[
-        list[str], typer.Option("--out", metavar="NAME,…", help="Test out-distributions: textures,smooth,npz:my.npz …")
-    ],
+        list[str] | None,
+        typer.Option("--out", metavar="NAME,…", help="Test out-distributions: svhn,smooth …; else the recipe's."),
+    ] = None,
     inside: Annotated[
         str | None, typer.Option("--in", metavar="NAME", help="The in-distribution; else the run's own test split.")
     ] = None,
-    eps: Annotated[str | None, typer.Option(metavar="RADIUS,…", help="0.01,8/255 …; else the one trained for.")] = None,
+    eps: Annotated[
+        str | None, typer.Option(metavar="RADIUS,…", help="0.01,8/255 …; else the recipe's, or the one trained for.")
+    ] = None,
     attacks: Annotated[str, typer.Option(help="fast, paper, strong, or none.")] = "fast",
     limit: Annotated[
-        int, typer.Option(help="Images of each out-distribution, chosen by the seed; 0: all.", min=0)
-    ] = 1000,
+        int | None,
+        typer.Option(help="Images of each out-distribution, chosen by the seed (0: all); else the recipe's.", min=0),
+    ] = None,
     stop: Annotated[
         str,
         typer.Option(
@@ -42,7 +46,7 @@ def evaluate(
     from prood.evaluation import evaluate_run, parse_radii, results_table
 
     console = Console()
-    names = [name for part in outside for name in part.split(",") if name]
+    names = [name for part in outside or [] for name in part.split(",") if name]
     radii = None if eps is None else parse_radii(eps)
     for run in runs:
         results = evaluate_run(
@@ -52,7 +56,7 @@ def evaluate(
             eps=radii,
             attacks=None if attacks == "none" else attacks,
             stop=stop,  # type: ignore[arg-type]  # a wrong word is refused there
-            limit=limit or None,
+            limit=limit,
             seed=seed,
             batch=batch,
             device=device,

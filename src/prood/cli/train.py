@@ -24,13 +24,17 @@ def train(
     shift: Annotated[float | None, typer.Option(help="prood only: Δ, added to g; else the recipe's.")] = None,
     set: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Change a setting: train.epochs=5, data.outside=npz:my.npz …"),
+        typer.Option(metavar="KEY=VALUE", help="Change a setting: train.epochs=5, data.outside=svhn …"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of initialisation, order and augmentation.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in this folder, if there is one.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 (mixed, for GPUs).")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the step with torch.compile (for GPUs).")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes that read images which do not fit into memory; else by the cores.", min=0),
+    ] = None,
 ) -> None:
     """Train a network by a recipe into a run's folder.
 
@@ -51,7 +55,7 @@ def train(
     settings += [f"train.precision={precision}"] if precision is not None else []
     settings += ["train.compile=true"] if compile else []
     resolved = load_recipe(recipe).with_settings(method, settings)
-    fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device)
+    fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers)
     if processes.is_main():
         print(f"wrote {run}")
     processes.stop()

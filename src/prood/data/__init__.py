@@ -1,11 +1,14 @@
 """Image sets by name, noise, augmentation on the device, and the order of the batches."""
 
-from prood.data import digits, photographs  # noqa: F401 – importing them registers their sources
+from prood.data import digits, photographs, public  # noqa: F401 – importing them registers their sources
 from prood.data.augment import Augment
+from prood.data.formats.folder import read_folder
+from prood.data.formats.mosaic import read_mosaic
 from prood.data.formats.npz import read_npz
 from prood.data.images import ImageSet
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator
+from prood.data.pipeline import Stream, stream
 from prood.data.sources import (
     Images,
     Source,
@@ -28,6 +31,7 @@ __all__ = [
     "Reader",
     "Source",
     "StoredSet",
+    "Stream",
     "file_source",
     "find",
     "generator",
@@ -36,8 +40,11 @@ __all__ = [
     "noise_source",
     "open_set",
     "public_source",
+    "read_folder",
+    "read_mosaic",
     "read_npz",
     "smooth_noise",
     "source",
+    "stream",
     "uniform_noise",
 ]

@@ -10,24 +10,25 @@ from pathlib import Path
 from rich.console import Console
 
 from prood import data, processes
+from prood.data import ImageSet, StoredSet
 from prood.errors import ProodError
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.results import Results, read_results
 from prood.evaluation.stopping import Stop
 from prood.models import Metadata, load
 
-_NOISE_IMAGES = 1000
+_LIMIT = 1000
 
 
 def evaluate_run(
     run: Path | str,
     *,
-    outside: Sequence[str],
+    outside: Sequence[str] | None = None,
     inside: str | None = None,
     eps: Sequence[float] | None = None,
     attacks: str | None = "fast",
     stop: Stop = "auc",
-    limit: int | None = 1000,
+    limit: int | None = None,
     seed: int = 0,
     batch: int | None = None,
     device: str | None = None,
@@ -35,7 +36,8 @@ def evaluate_run(
 ) -> Results:
     """Evaluate the model of a run's folder into its results.json; see `evaluate`.
 
-    Without `inside` it is the test split of what the model was trained on, without `eps` the radius it was trained for.
+    What is not given is what the run's recipe says in its table [evaluate]. Where that is silent, `inside` is the test
+    split of what the model was trained on, `eps` the radius it was trained for, and `limit` 1,000 images (0: all).
     """
     run = Path(run)
     if not run.is_dir():
@@ -43,19 +45,24 @@ def evaluate_run(
     target = processes.device(device)
     processes.start(target)
     model, about = load(run, device=target)
-    eps = [about.eps] if eps is None and about.eps is not None else eps
+    planned = (about.recipe or {}).get("evaluate", {})
+    outside = outside or planned.get("outside")
+    if not outside:
+        raise ProodError(f"the recipe of {run} names no test out-distributions: name some with --out")
+    eps = eps or planned.get("eps") or ([about.eps] if about.eps is not None else None)
     if eps is None:
         raise ProodError(f"{run} was not trained for a radius: give one with --eps")
-    known = data.load(inside or _test_split(about, run))
-    count = limit or _NOISE_IMAGES
+    limit = planned.get("limit", _LIMIT) if limit is None else limit
+    known = data.load(inside or _test_split(about, run), split="test")
+    others = {name: _part(name, known, limit, seed) for name in outside}
     return evaluate(
         model,
         inside=known,
-        outside={name: data.load(name, like=known, count=count, seed=seed) for name in outside},
+        outside=others,
         eps=eps,
         attacks=attacks,
         stop=stop,
-        limit=limit,
+        limit=limit or None,
         seed=seed,
         batch=batch,
         device=target,
@@ -103,10 +110,16 @@ def parse_radii(text: str) -> list[float]:
     return radii
 
 
+def _part(name: str, like: ImageSet, limit: int, seed: int) -> ImageSet:
+    """Of a set that stays on disk, only what is needed is read."""
+    found = data.open_set(name, like=like, count=limit or _LIMIT, seed=seed, split="test")
+    return found.subset(limit, seed).load() if limit and isinstance(found, StoredSet) else found.load()
+
+
 def _test_split(about: Metadata, run: Path) -> str:
     """A model's first data set is its in-distribution."""
     trained_on = next(iter(about.data), "")
-    name, _, split = trained_on.partition(":")
-    if split != "train":
-        raise ProodError(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
-    return f"{name}:test"
+    for ending in (":train", "/train"):  # cifar10:train, mosaic:FOLDER/train
+        if trained_on.endswith(ending):
+            return trained_on.removesuffix("train") + "test"
+    raise ProodError(f"{run} does not say which test set belongs to its in-distribution: name it with --in")

@@ -1,6 +1,7 @@
 """Training: one loop, one file per objective, recipes, runs."""
 
 from prood.training.describe import describe
+from prood.training.keys import explain_recipe
 from prood.training.loop import fit
 from prood.training.methods import combine, train
 from prood.training.options import TrainOptions
@@ -14,6 +15,7 @@ __all__ = [
     "TrainOptions",
     "combine",
     "describe",
+    "explain_recipe",
     "fit",
     "load_recipe",
     "recipe_names",

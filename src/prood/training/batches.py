@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prood import processes
-from prood.data import Augment, ImageSet, Order, generator
+from prood.data import Augment, Images, Order, generator, stream
 from prood.errors import ProodError
 from prood.training.objectives import Batch
 
@@ -22,14 +22,16 @@ class Batches:
 
     def __init__(
         self,
-        inside: ImageSet,
-        outside: ImageSet | None,
+        inside: Images,
+        outside: Images | None,
         *,
         batch: int,
         seed: int,
         augment: Augment,
         noise: bool,
         device: torch.device,
+        workers: int | None = None,
+        compile: bool = False,
     ) -> None:
         if batch % processes.world_size():
             raise ProodError(f"batch = {batch} must be a multiple of the {processes.world_size()} processes")
@@ -39,36 +41,36 @@ class Batches:
             )
         self.seed, self.augment, self.noise, self.device = seed, augment, noise, device
         self.batch = batch
-        self.sets = [_Stream(inside, INSIDE, batch, seed, device)]
-        if outside is not None:
-            self.sets.append(_Stream(outside, OUTSIDE, batch, seed, device))
-        self.steps_per_epoch = self.sets[0].order.steps_per_epoch
+        self.on_device = torch.compile(augment.on_device) if compile else None
+        self.steps_per_epoch = len(inside) // batch
+        self.streams = [
+            stream(images, Order(len(images), batch, seed * 2 + number), device, workers=workers)
+            for number, images in ((INSIDE, inside), (OUTSIDE, outside))
+            if images is not None
+        ]
 
     def __call__(self, step: int) -> tuple[Batch, Batch | None]:
-        inside = self.sets[0].take(step, self.augment)
-        if len(self.sets) == 1:
-            return inside, None
-        outside = self.sets[1].take(step, self.augment)
-        return inside, Batch(outside.images, noise=self._noise(step, outside.images) if self.noise else None)
+        taken = [stream(step) for stream in self.streams]
+        draws = [self.augment.draw(self.batch, generator(self.seed, which, step)) for which in range(len(taken))]
+        # Both sets at once, because on tensors this small it is the number of operations that costs.
+        images = self._augmented(
+            torch.cat([images for images, _ in taken]), torch.cat([processes.own_rows(rows) for rows in draws])
+        )
+        inside, *outside = torch.split(images, self.batch // processes.world_size())
+        batch_in = Batch(inside, taken[0][1])
+        if not outside:
+            return batch_in, None
+        return batch_in, Batch(outside[0], noise=self._noise(step, outside[0]) if self.noise else None)
+
+    def _augmented(self, images: Tensor, draws: Tensor) -> Tensor:
+        if self.device.type != "cuda" or self.on_device is None:
+            return self.augment.apply(images, draws)
+        plan = self.augment.plan(draws, *images.shape[2:]).pin_memory()
+        augmented: Tensor = self.on_device(images, plan.to(self.device, non_blocking=True))
+        return augmented
 
     def _noise(self, step: int, like: Tensor) -> Tensor:
         shape = (self.batch, *like.shape[1:])
         source = generator(self.seed, NOISE, step, device=self.device)
         noise = torch.rand(shape, generator=source, device=self.device) * 2 - 1
         return processes.own_rows(noise)
-
-
-class _Stream:
-    """One image set, kept on the device as bytes, in a seeded order."""
-
-    def __init__(self, images: ImageSet, stream: int, batch: int, seed: int, device: torch.device) -> None:
-        self.stream, self.batch, self.seed = stream, batch, seed
-        self.order = Order(len(images), batch, seed * 2 + stream)
-        self.images = images.images.to(device)
-        self.labels = None if images.labels is None else images.labels.to(device)
-
-    def take(self, step: int, augment: Augment) -> Batch:
-        rows = processes.own_rows(self.order.rows(step)).to(self.images.device)
-        draws = processes.own_rows(augment.draw(self.batch, generator(self.seed, self.stream, step)))
-        images = self.images[rows].float() / 255
-        return Batch(augment.apply(images, draws), None if self.labels is None else self.labels[rows])

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 from prood import data, processes
-from prood.data import ImageSet
+from prood.data import Images
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, build, load, save
 from prood.training.batches import Batches
@@ -28,19 +28,21 @@ def train(
     shift: float | None = None,
     resume: bool = False,
     device: str | None = None,
+    workers: int | None = None,
     console: Console | None = None,
 ) -> nn.Module:
     """Train by `recipe` into the folder `run` and return the model, in eval mode.
 
     `discriminator` and `shift` are for method "prood": the folder of the trained discriminator, and Δ if it is not to
-    be the recipe's. The device is a GPU if there is one, else the CPU. Start several processes with torchrun.
+    be the recipe's. The device is a GPU if there is one, else the CPU. `workers` processes read the images of a set
+    that is too big for memory. Start several processes with torchrun.
     """
     target = processes.device(device)
     processes.start(target)
     options, objective = recipe.options(method), recipe.objective(method)
     frozen, facts = _frozen_discriminator(method, discriminator, shift, target)
-    inside = data.load(recipe.inside)
-    outside = data.load(recipe.outside, like=inside) if objective.needs_outside else None
+    inside = _opened(recipe.data.inside, recipe)
+    outside = _opened(recipe.data.outside, recipe, like=inside) if objective.needs_outside else None
     used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
     resolved = recipe.resolved(method) | {"data": used}
     if frozen is not None:
@@ -55,6 +57,8 @@ def train(
         augment=recipe.augment,
         noise=objective.needs_noise,
         device=target,
+        workers=workers,
+        compile=options.compile,
     )
 
     folder = Run(run)
@@ -93,6 +97,7 @@ def combine(
         "classifier_run": str(classifier),
         "discriminator_run": str(discriminator),
         "shift": shift,
+        "evaluate": (about_f.recipe or {}).get("evaluate", {}),
     }
     folder = Run(run)
     folder.open(resolved, resume=resume)
@@ -118,7 +123,13 @@ def _frozen_discriminator(
     return model.requires_grad_(False), {"eps": about.eps, "data": about.data}
 
 
-def _class_names(inside: ImageSet) -> list[str]:
+def _opened(name: str, recipe: Recipe, like: Images | None = None) -> Images:
+    """The set to train on, or the part of it that the recipe's limit leaves."""
+    found = data.open_set(name, like=like, split="train")
+    return found.subset(recipe.data.limit, seed=0) if recipe.data.limit else found
+
+
+def _class_names(inside: Images) -> list[str]:
     """The set's own, or the numbers of its labels."""
     if inside.labels is None:
         raise ProodError(f"{inside.name} has no labels: a classifier cannot be trained on it")
@@ -126,7 +137,7 @@ def _class_names(inside: ImageSet) -> list[str]:
 
 
 def _network(
-    recipe: Recipe, method: str, inside: ImageSet, seed: int, frozen: Discriminator | None, shift: float
+    recipe: Recipe, method: str, inside: Images, seed: int, frozen: Discriminator | None, shift: float
 ) -> nn.Module:
     """The network to train, its weights drawn from the recipe's seed."""
     with torch.random.fork_rng(devices=[]):

@@ -44,7 +44,10 @@ class TrainOptions:
         if self.nesterov and not self.momentum:
             raise ProodError("nesterov needs a momentum above 0")
         if self.decay_from is not None and self.decay_from >= self.epochs:
-            raise ProodError(f"decay_from = {self.decay_from} must lie before the last epoch, {self.epochs}")
+            raise ProodError(
+                f"decay_from = {self.decay_from:g} must lie before the last epoch, {self.epochs:g}: "
+                f"change both, for instance train.decay_from={self.epochs / 2:g}"
+            )
 
     def learning_rate(self, epoch: float) -> float:
         """The learning rate at a (fractional) epoch."""

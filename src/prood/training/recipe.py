@@ -5,7 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from difflib import get_close_matches
 from importlib import resources
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -24,17 +26,40 @@ METHODS: dict[str, type[Objective]] = {
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """One recipe: `inside` and `outside` name image sets, `networks` architectures, `train` a table per method."""
+class Data:
+    """What is trained on; a name without a split means the split `train`."""
 
-    name: str
     inside: str
     outside: str
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ProodError(f"limit = {self.limit} must be a number of images, or 0 for all")
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What `prood evaluate` does with a run of the recipe unless told otherwise; no split means `test`."""
+
+    outside: tuple[str, ...] = ()
+    eps: tuple[float, ...] = ()
+    limit: int = 1000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe: the tables of its TOML file. `networks` are two here, and `train` has a table per method."""
+
+    name: str
+    data: Data
     augment: Augment
     classifier: dict[str, Any]
     discriminator: dict[str, Any]
     train: dict[str, dict[str, Any]]
     shift: float = 0.0  # Δ of the joint model
+    evaluate: EvaluateOptions = EvaluateOptions()
+    description: str = ""  # the comment at the head of the file
 
     def options(self, method: str) -> TrainOptions:
         return _pick(TrainOptions, self._table(method))
@@ -49,11 +74,11 @@ class Recipe:
         return {
             "recipe": self.name,
             "method": method,
-            "inside": self.inside,
-            "outside": self.outside,
+            **asdict(self.data),
             "augment": asdict(self.augment),
             network: getattr(self, network),
             "train": asdict(self.options(method)) | asdict(self.objective(method)),
+            "evaluate": asdict(self.evaluate),
         }
 
     def with_settings(self, method: str, settings: Sequence[str]) -> Recipe:
@@ -72,7 +97,7 @@ class Recipe:
                 if not isinstance(table, dict):
                     raise ProodError(f"there is no setting {key!r} in a recipe")
             table[path[-1]] = _value(text.strip())
-        return parse(document, self.name)
+        return parse(document, self.name, self.description)
 
     def _table(self, method: str) -> dict[str, Any]:
         if method not in METHODS:
@@ -83,11 +108,12 @@ class Recipe:
 
     def _document(self) -> dict[str, Any]:
         return {
-            "data": {"inside": self.inside, "outside": self.outside},
+            "data": asdict(self.data),
             "augment": asdict(self.augment),
             "networks": {"classifier": dict(self.classifier), "discriminator": dict(self.discriminator)},
             "train": {method: dict(table) for method, table in self.train.items()},
             "joint": {"shift": self.shift},
+            "evaluate": asdict(self.evaluate),
         }
 
 
@@ -102,38 +128,47 @@ def load_recipe(name: str) -> Recipe:
     if not source.is_file():
         raise ProodError(f"no recipe {name!r}: choose one of {', '.join(recipe_names())}, or give a .toml file")
     try:
-        document = tomllib.loads(source.read_text(encoding="utf-8"))
+        text = source.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProodError(f"recipe {name!r} is not valid TOML: {error}") from None
-    return parse(document, Path(name).stem)
+    return parse(document, Path(name).stem, _head(text))
 
 
-def parse(document: Mapping[str, Any], name: str) -> Recipe:
+def parse(document: Mapping[str, Any], name: str, description: str = "") -> Recipe:
     """Check every table and key of a recipe's document."""
-    _only(document, ("data", "augment", "networks", "train", "joint"), "a recipe")
+    _only(document, ("data", "augment", "networks", "train", "joint", "evaluate"), "a recipe")
     data, networks, train = (_sub(document, key) for key in ("data", "networks", "train"))
-    _only(data, ("inside", "outside"), "[data]")
+    _only(data, (), "[data]", Data)
     _only(networks, ("classifier", "discriminator"), "[networks]")
-    augment, joint = (_sub(document, key) for key in ("augment", "joint"))
+    augment, joint, evaluate = (_sub(document, key) for key in ("augment", "joint", "evaluate"))
     _only(augment, (), "[augment]", Augment)
     _only(joint, ("shift",), "[joint]")
+    _only(evaluate, (), "[evaluate]", EvaluateOptions)
     for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
         if key not in table:
             raise ProodError(f"recipe {name!r} does not say which {key} to use")
     recipe = Recipe(
         name=name,
-        inside=str(data["inside"]),
-        outside=str(data["outside"]),
+        data=_pick(Data, data),
         augment=_pick(Augment, augment),
         classifier=_sub(networks, "classifier"),
         discriminator=_sub(networks, "discriminator"),
         train={method: _sub(train, method) for method in train},
         shift=_checked(joint.get("shift", 0.0), float, "shift"),
+        evaluate=_pick(EvaluateOptions, evaluate),
+        description=description,
     )
     for method, table in recipe.train.items():
         _only(table, (), f"[train.{method}]", TrainOptions, type(recipe.objective(method)))
         recipe.options(method)
     return recipe
+
+
+def _head(text: str) -> str:
+    """The comment that a recipe begins with, as one paragraph."""
+    lines = text.splitlines()
+    return " ".join(line.lstrip("# ").rstrip() for line in takewhile(lambda line: line.startswith("#"), lines))
 
 
 def _folder() -> Any:
@@ -151,7 +186,9 @@ def _only(table: Mapping[str, Any], names: Sequence[str], where: str, *types: ty
     known = [*names, *(item.name for kind in types for item in fields(kind))]
     for key in table:
         if key not in known:
-            raise ProodError(f"unknown key {key!r} in {where}: it takes {', '.join(known)}")
+            near = get_close_matches(key, known, 1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}? It" if near else "it"
+            raise ProodError(f"unknown key {key!r} in {where}: {hint} takes {', '.join(known)}")
 
 
 T = TypeVar("T")

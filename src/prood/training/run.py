@@ -41,7 +41,8 @@ class Run:
                 )
             before = _flat(json.loads(self.recipe.read_text(encoding="utf-8")))
             now = _flat(json.loads(json.dumps(recipe)))
-            changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+            keys = sorted(key for key in before.keys() | now.keys() if not key.startswith("evaluate."))
+            changed = [key for key in keys if before.get(key) != now.get(key)]
             if changed:
                 raise ProodError(
                     f"{self.folder} was started with other settings ({', '.join(changed)}): "

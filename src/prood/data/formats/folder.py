@@ -1,0 +1,157 @@
+"""`folder:PATH`: a tree of pictures, the user's own or a public set's."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from prood.data.formats.names import Names
+from prood.data.formats.pictures import BILINEAR, crop, decode, fit, own_shape
+from prood.data.images import fingerprint
+from prood.data.sources import Shape, file_source
+from prood.data.stored import StoredSet
+from prood.errors import ProodError
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Reads pictures below a folder, named relative to it; a damaged one is refused by name.
+
+    `size` says how a picture gets its shape: fitted, cut from the centre, or as it is (any other is refused).
+    """
+
+    root: Path
+    files: Names
+    shape: Shape
+    size: Literal["fit", "crop", "own"] = "fit"
+    filters: tuple[Image.Resampling, ...] = (BILINEAR,)  # of several, one is drawn by a hash of the name
+    cut: int = 0  # rows of pixels that are cut off at the bottom
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def read(self, row: int) -> Tensor:
+        name = self.files[row]
+        path = self.root / name
+        image = decode(path)
+        if self.cut:
+            if image.height <= self.cut:
+                raise ProodError(f"the image {path} has {image.height} rows of pixels, {self.cut} of which are cut off")
+            image = image.crop((0, 0, image.width, image.height - self.cut))
+        if self.size == "own":
+            self._compare(path, own_shape(image))
+        return (crop if self.size == "crop" else fit)(image, self.shape, self._filter(name))
+
+    def fingerprint(self) -> str:
+        """Over the names, the sizes of the files and what is done to the pictures."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        root = os.fspath(self.root)
+        try:
+            sizes = torch.tensor([os.stat(f"{root}/{name}").st_size for name in self.files])
+        except OSError as error:
+            raise ProodError(f"cannot read the image {error.filename}: {error.strerror}") from error
+        return fingerprint(self.files.digest(), sizes, self.shape, self.size, [int(f) for f in self.filters], self.cut)
+
+    def _filter(self, name: str) -> Image.Resampling:
+        if len(self.filters) == 1:
+            return self.filters[0]
+        draw = int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:4], "little")
+        return self.filters[draw % len(self.filters)]
+
+    def _compare(self, path: Path, shape: Shape) -> None:
+        # A grey picture in a colour set loses nothing; a colour picture in a grey set would.
+        if shape[1:] != self.shape[1:] or shape[0] > self.shape[0]:
+            raise ProodError(
+                f"the image {path} has the shape {shape}, but {self.files[0]} has {self.shape}: "
+                "name a set to match, and all pictures are fitted to it"
+            )
+
+
+@file_source("folder", description="your own: a folder of pictures, perhaps with a subfolder for each class")
+def read_folder(path: Path, shape: Shape | None = None) -> StoredSet:
+    """All pictures below `path`, sorted by name. If every one lies in a subfolder, these are the classes.
+
+    A folder without pictures is a class like the others, so that sets with the same folders agree on the labels.
+    """
+    files = find_pictures(path)
+    size: Literal["fit", "own"] = "own" if shape is None else "fit"
+    tree = Tree(path, files, shape or own_shape(decode(path / files[0])), size)
+    name = f"folder:{path}"
+    if any("/" not in file for file in files):
+        return StoredSet(name, tree, tree.shape)
+    classes = subfolders(path)
+    label = {folder: number for number, folder in enumerate(classes)}
+    labels = torch.tensor([label[file.partition("/")[0]] for file in files])
+    return StoredSet(name, tree, tree.shape, labels, classes)
+
+
+def find_pictures(root: Path, *parts: str) -> Names:
+    """The pictures below `root`, or below these folders in it, by name: folder by folder, by code points."""
+    names = Names(name for part in parts or ("",) for name in _walk(root, part))
+    if not len(names):
+        raise ProodError(f"the folder {root} holds no pictures: files that end in {' '.join(ENDINGS)}")
+    return names
+
+
+def listed(root: Path, names: list[str], source: Path) -> Names:
+    """The pictures of a published list, all of which must be there."""
+    there = set(find_pictures(root))
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise ProodError(f"{source} lists {missing[0]} ({len(missing)} missing of {len(names)}), which {root} lacks")
+    if not names:
+        raise ProodError(f"{source} lists no pictures")
+    return Names(names)
+
+
+def subfolders(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(_scan(os.fspath(folder))[1]))
+
+
+def _scan(folder: str) -> tuple[list[str], list[str]]:
+    """The names of the pictures and the folders in a folder; what is hidden does not count.
+
+    A million files are one pass over the folder, without a look at each file.
+    """
+    files, folders = [], []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    folders.append(entry.name)
+                # A dangling link counts, too: it is refused when it is read, not passed over.
+                elif entry.name.lower().endswith(ENDINGS):
+                    files.append(entry.name)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ProodError(f"cannot read the folder {folder}: {reason}") from error
+    return files, folders
+
+
+def _walk(root: Path, within: str, above: tuple[str, ...] = ()) -> Iterator[str]:
+    place = os.path.join(root, within) if within else os.fspath(root)
+    files, folders = _scan(place)
+    real = os.path.realpath(place)
+    if real in above:
+        raise ProodError(f"the folder {place} is a link to a folder that contains it: remove the link")
+    inside = set(folders)
+    for name in sorted(files + folders):
+        path = f"{within}/{name}" if within else name
+        if name in inside:
+            yield from _walk(root, path, (*above, real))
+        else:
+            yield path

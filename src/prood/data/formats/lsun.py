@@ -1,0 +1,86 @@
+"""The format of LSUN: an lmdb folder, whose values are encoded pictures."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from prood.data.formats.names import Names
+from prood.data.formats.pictures import decode, fit
+from prood.data.images import fingerprint
+from prood.data.sources import Shape
+from prood.errors import ProodError
+
+_FILE = "data.mdb"
+
+
+@dataclass(frozen=True, eq=False)
+class LmdbReader:
+    """The pictures of an lmdb folder in the order of their keys, fitted; opened by each process when it first reads."""
+
+    folder: Path
+    shape: Shape
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def read(self, row: int) -> Tensor:
+        name = self._keys[row]
+        with _reading(self.folder) as entries:
+            value = entries.get(os.fsencode(name))
+        if value is None:
+            raise ProodError(f"{self.folder} has lost its entry {name}: fetch the set again")
+        return fit(decode(value, f"{name} in {self.folder}"), self.shape)
+
+    def fingerprint(self) -> str:
+        """Over the keys and the size of the file."""
+        return fingerprint(self._keys.digest(), (self.folder / _FILE).stat().st_size)
+
+    @cached_property
+    def _keys(self) -> Names:
+        with _reading(self.folder) as entries:
+            return Names(os.fsdecode(key) for key in entries.cursor().iternext(keys=True, values=False))
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[Any]:
+    environment = _environment(os.path.realpath(folder))
+    import lmdb
+
+    try:
+        with environment.begin(buffers=False) as transaction:
+            yield transaction
+    except lmdb.Error as error:
+        raise _damaged(folder, error) from error
+
+
+# One for all readers of a folder, and it stays open: lmdb refuses to open a folder twice in a process. Without lock
+# and read-only it is nothing but mapped memory, which forked processes may share.
+@cache
+def _environment(folder: str) -> Any:
+    try:
+        import lmdb
+    except ImportError as error:
+        raise ProodError(f"reading {folder} takes the package lmdb: pip install 'prood[data]'") from error
+    path = Path(folder, _FILE)
+    if not path.is_file():
+        raise ProodError(f"there is no file {path}: fetch the set again")
+    try:
+        environment = lmdb.open(folder, readonly=True, lock=False, readahead=False)
+        pages, page = environment.info()["last_pgno"] + 1, environment.stat()["psize"]
+    except lmdb.Error as error:
+        raise _damaged(folder, error) from error
+    # To touch a page beyond the end of a file would kill the process.
+    if path.stat().st_size < pages * page:
+        environment.close()
+        raise ProodError(f"cannot read {path}: it is cut off, fetch the set again")
+    return environment
+
+
+def _damaged(folder: object, error: Exception) -> ProodError:
+    return ProodError(f"cannot read {folder} as an lmdb folder: fetch the set again ({type(error).__name__})")

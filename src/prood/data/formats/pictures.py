@@ -1,0 +1,132 @@
+"""One picture: decoded with Pillow and fitted to the size of a set.
+
+What every reader of pictures does alike:
+
+- Only the first frame of an animation counts.
+- A transparent pixel shows black: the colour that a file keeps underneath is arbitrary.
+- The orientation in the EXIF data is ignored, as readers of ImageNet do: it would change published sets.
+- 16-bit grey is cut to its upper 8 bits. (Pillow's own conversion would clip it to white.)
+"""
+
+import warnings
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from prood.data.sources import Shape
+from prood.errors import ProodError
+
+BILINEAR = Image.Resampling.BILINEAR
+
+# A single filter gives a set away, see `prood.data.photographs`.
+MIXED = (
+    Image.Resampling.BOX,
+    Image.Resampling.BILINEAR,
+    Image.Resampling.HAMMING,
+    Image.Resampling.BICUBIC,
+    Image.Resampling.LANCZOS,
+)
+
+_MODES = {1: "L", 3: "RGB"}
+_GREY = ("1", "L", "LA")
+
+
+class DamagedPicture(ProodError):
+    """The file can be read, and what it holds is no whole picture."""
+
+
+def decode(source: Path | bytes, name: str = "") -> Image.Image:
+    """A picture in mode L or RGB; `name` is what an error calls it if it comes as bytes."""
+    if isinstance(source, Path):
+        name = name or str(source)
+        try:
+            source = source.read_bytes()
+        except (OSError, ValueError) as error:
+            raise ProodError(f"cannot read the image {name}: {_reason(error)}") from error
+    try:
+        # Pillow warns of odd EXIF data, which many pictures of ImageNet have and which does not matter here.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(BytesIO(source)) as image:
+                _refuse_bomb(image)
+                image.load()
+                return _plain(image)
+    # A damaged picture fails in a dozen ways, each decoder in its own.
+    except Exception as error:
+        raise DamagedPicture(f"cannot read the image {name}: {_reason(error)}") from error
+
+
+def own_shape(image: Image.Image) -> Shape:
+    return (1 if image.mode == "L" else 3), image.height, image.width
+
+
+def fit(image: Image.Image, shape: Shape, resample: Image.Resampling = BILINEAR) -> Tensor:
+    """The largest rectangle with the target's aspect around the centre, resized: uint8 (C, H, W)."""
+    _, height, width = shape
+    return _tensor(image, shape, resample, _centre(image.size, width, height))
+
+
+def crop(image: Image.Image, shape: Shape, resample: Image.Resampling = BILINEAR) -> Tensor:
+    """The centre, without resampling; a picture that is too small for that is fitted."""
+    _, height, width = shape
+    if image.width < width or image.height < height:
+        return fit(image, shape, resample)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    # At its own scale every filter returns the pixels themselves.
+    return _tensor(image, shape, resample, (left, top, left + width, top + height))
+
+
+def _centre(size: tuple[int, int], width: int, height: int) -> tuple[int, int, int, int]:
+    # Whole pixels: half a pixel to the side would blur a picture that only has to be cut.
+    across, down = size
+    if across * height > down * width:
+        keep = max(1, (2 * down * width + height) // (2 * height))
+        left = (across - keep) // 2
+        return left, 0, left + keep, down
+    keep = max(1, (2 * across * height + width) // (2 * width))
+    top = (down - keep) // 2
+    return 0, top, across, top + keep
+
+
+def _tensor(image: Image.Image, shape: Shape, how: Image.Resampling, box: tuple[int, int, int, int]) -> Tensor:
+    channels, height, width = shape
+    if channels not in _MODES:
+        raise ProodError(f"pictures have 1 or 3 channels: they cannot match images of shape {shape}")
+    if image.mode != _MODES[channels]:
+        image = image.convert(_MODES[channels])
+    pixels = torch.from_numpy(np.array(image.resize((width, height), how, box=box)))
+    return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """8 bits a channel, grey or colour, nothing transparent."""
+    transparent = image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
+    # Some decoders give 16 bits as mode I.
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError("its pixels are 32-bit numbers of unknown range; save it with 8 bits a channel")
+    mode = "L" if image.mode in _GREY else "RGB"
+    if transparent:
+        colours = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", colours.size, (0, 0, 0, 255)), colours)
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _refuse_bomb(image: Image.Image) -> None:
+    # Pillow itself only warns up to twice its limit.
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is not None and image.width * image.height > limit:
+        raise Image.DecompressionBombError(f"{image.width}×{image.height} pixels are more than {limit}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "it is no picture of a known format"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [""])[0] or type(error).__name__

@@ -1,0 +1,125 @@
+"""The images of a step, on the device.
+
+Small images live on the device as bytes. What is too big for that is read by worker processes, ahead of time, into
+pinned memory. Either way the images of step n are a function of (seed, n), each process reads its own rows alone, and a
+stream may be entered at any step: that is how a killed run goes on in the middle of an epoch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from prood import processes
+from prood.data.images import ImageSet
+from prood.data.order import Order
+from prood.data.sources import Images
+from prood.data.stored import StoredSet
+from prood.errors import ProodError
+
+IN_MEMORY = 2**29
+"""A stored set of at most so many bytes, half a GiB, is read once and kept on the device."""
+
+_PREFETCHED = 4  # batches that each worker reads ahead
+
+
+class Stream(Protocol):
+    """Bytes (N, C, H, W) and perhaps labels, on the device: this process's rows of the batch of a step."""
+
+    def __call__(self, step: int) -> tuple[Tensor, Tensor | None]: ...
+
+
+def stream(images: Images, order: Order, device: torch.device, *, workers: int | None = None) -> Stream:
+    """The batches of `images` in this order; `workers` is the number of processes that read what stays on disk."""
+    if isinstance(images, StoredSet):
+        if images.bytes > IN_MEMORY:
+            return _FromDisk(images, order, device, default_workers() if workers is None else workers)
+        images = images.load()
+    return _OnDevice(images, order, device)
+
+
+def default_workers() -> int:
+    """One a core, shared among the processes on this machine, and at most eight: a GPU seldom needs more."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+
+
+class _OnDevice:
+    def __init__(self, images: ImageSet, order: Order, device: torch.device) -> None:
+        self.order = order
+        self.images = images.images.to(device)
+        self.labels = None if images.labels is None else images.labels.to(device)
+
+    def __call__(self, step: int) -> tuple[Tensor, Tensor | None]:
+        rows = processes.own_rows(self.order.rows(step)).to(self.images.device, non_blocking=True)
+        return self.images[rows], None if self.labels is None else self.labels[rows]
+
+
+class _FromDisk:
+    """Reads in the order of the steps, ahead of them; asked for another step, it starts anew from there."""
+
+    def __init__(self, images: StoredSet, order: Order, device: torch.device, workers: int) -> None:
+        if workers < 0:
+            raise ProodError(f"{workers} worker processes cannot read images: choose at least 0")
+        self.images, self.order, self.device, self.workers = images, order, device, workers
+        self.expected = -1
+        self.batches: Iterator[Tensor | ProodError] = iter(())
+
+    def __call__(self, step: int) -> tuple[Tensor, Tensor | None]:
+        if step != self.expected:
+            self.batches = self._batches(step)
+        try:
+            images = next(self.batches)
+        except RuntimeError as error:  # what DataLoader says when a worker was killed
+            raise ProodError(
+                f"a process that reads {self.images.name} has died: try fewer --workers ({error})"
+            ) from error
+        if isinstance(images, ProodError):
+            raise images
+        self.expected = step + 1
+        labels = None
+        if self.images.labels is not None:
+            labels = self.images.labels[processes.own_rows(self.order.rows(step))].to(self.device)
+        return images.to(self.device, non_blocking=True), labels
+
+    def _batches(self, step: int) -> Iterator[Tensor | ProodError]:
+        loader: DataLoader[Tensor | ProodError] = DataLoader(
+            _Rows(self.images),
+            sampler=_Steps(self.order, step),
+            batch_size=None,
+            num_workers=self.workers,
+            prefetch_factor=_PREFETCHED if self.workers else None,
+            pin_memory=self.device.type == "cuda",
+        )
+        return iter(loader)
+
+
+class _Steps(Sampler[list[int]]):
+    """The rows of this process, step after step without end."""
+
+    def __init__(self, order: Order, first: int) -> None:
+        self.order, self.first = order, first
+
+    def __iter__(self) -> Iterator[list[int]]:
+        step = self.first
+        while True:
+            yield processes.own_rows(self.order.rows(step)).tolist()
+            step += 1
+
+
+class _Rows(Dataset[Tensor | ProodError]):
+    """Runs in the workers. An error is handed over as it is; raised there, it would come back as a traceback."""
+
+    def __init__(self, images: StoredSet) -> None:
+        self.images = images
+
+    def __getitem__(self, rows: list[int]) -> Tensor | ProodError:
+        try:
+            return self.images.take(rows)
+        except ProodError as error:
+            return error

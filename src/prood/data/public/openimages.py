@@ -1,0 +1,45 @@
+"""OpenImages v4 (Kuznetsova et al., 2020), an out-distribution to train with: photographs, scaled down once.
+
+The first use at a size takes hours and leaves a file in `cache/`. Once that is there the pictures may be removed.
+"""
+
+from pathlib import Path
+
+from prood.data.catalog import Public
+from prood.data.formats.cache import cached, open_cache
+from prood.data.formats.folder import Tree, find_pictures
+from prood.data.formats.pictures import MIXED
+from prood.data.sources import Shape, public_source
+from prood.data.stored import StoredSet
+
+_PAGE = "https://storage.googleapis.com/openimages/web/index.html"
+# Of a set that is there to be scaled down, a small own size: at 224×224 the cache would take a terabyte.
+_SHAPE = (3, 32, 32)
+
+
+@public_source(
+    "openimages",
+    description="OpenImages v4: photographs of everything, scaled down",
+    splits=("train", "validation", "test"),
+    about=Public(
+        title="OpenImages v4",
+        licence="CC BY 2.0 (images), CC BY 4.0 (annotations)",
+        page=_PAGE,
+        bytes=561_000_000_000,
+        folder="openimages",
+        by_hand=f"get the pictures of OpenImages v4, or a part of them, as {_PAGE} says; put those of a split, in any "
+        "tree of folders, into train/, validation/ or test/.",
+    ),
+)
+def openimages(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
+    shape = shape or _SHAPE
+    channels, height, width = shape
+    grey = "-grey" if channels == 1 else ""
+    file = folder / "cache" / f"openimages-{split}-{height}x{width}{grey}.bin"
+    name = f"openimages:{split}"
+    root = folder / split
+    if not root.exists():
+        kept = open_cache(file, name, shape)
+        if kept is not None:
+            return kept
+    return cached(Tree(root, find_pictures(root), shape, filters=MIXED), file, name)

@@ -1,0 +1,40 @@
+import tomllib
+from dataclasses import fields
+
+import pytest
+
+from prood.data import Augment
+from prood.training import METHODS, TrainOptions, explain_recipe, keys, load_recipe, recipe_names
+from prood.training.recipe import Data, EvaluateOptions, parse
+
+
+def names(*kinds: type) -> list[str]:
+    return [item.name for kind in kinds for item in fields(kind)]
+
+
+def test_every_key_is_explained_and_no_other() -> None:
+    assert list(keys.DATA) == names(Data)
+    assert list(keys.AUGMENT) == names(Augment)
+    assert list(keys.EVALUATE) == names(EvaluateOptions)
+    assert list(keys.TRAIN) == names(TrainOptions)
+    assert set(keys.OBJECTIVES) == set(METHODS)
+    for method, kind in METHODS.items():
+        assert list(keys.OBJECTIVES[method]) == names(kind)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_an_explained_recipe_is_the_recipe(name: str) -> None:
+    recipe = load_recipe(name)
+    text = explain_recipe(recipe)
+    again = parse(tomllib.loads(text), name, recipe.description)
+    for method in recipe.train:
+        assert again.resolved(method) == recipe.resolved(method)
+    assert again.shift == recipe.shift
+    for line in text.splitlines()[1:]:
+        assert not line or line.startswith("[") or "  # " in line, f"{line!r} is not explained"
+
+
+def test_a_key_without_a_value_is_shown_as_a_comment() -> None:
+    text = explain_recipe(load_recipe("cifar10"))
+    assert "\n# decay_from  " in text
+    assert "\ndecay_from = 30.0  " in explain_recipe(load_recipe("cifar10-fast"))
