@@ -8,7 +8,7 @@ from prood.data.formats.npz import read_npz
 from prood.data.images import ImageSet
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator
-from prood.data.pipeline import Stream, stream
+from prood.data.pipeline import Ahead, Stream, stream
 from prood.data.sources import (
     Images,
     Source,
@@ -24,6 +24,7 @@ from prood.data.sources import (
 from prood.data.stored import Reader, StoredSet
 
 __all__ = [
+    "Ahead",
     "Augment",
     "ImageSet",
     "Images",

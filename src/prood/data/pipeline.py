@@ -8,7 +8,7 @@ stream may be entered at any step: that is how a killed run goes on in the middl
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import torch
@@ -49,14 +49,43 @@ def default_workers() -> int:
     return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
+class Ahead:
+    """A tensor for each step, made and sent to the device for many steps at once: one by one, it is calls that cost.
+
+    `make` gives the tensor of a step; `finish` turns those of many, one below the other, into what is sent.
+    """
+
+    steps = 64
+
+    def __init__(
+        self,
+        make: Callable[[int], Tensor],
+        device: torch.device,
+        finish: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+    ) -> None:
+        self.make, self.device, self.finish = make, device, finish
+        self.first = -1
+        self.made: tuple[Tensor, ...] = ()
+
+    def __call__(self, step: int) -> Tensor:
+        if not self.first <= step < self.first + len(self.made):
+            many = [self.make(one) for one in range(step, step + self.steps)]
+            finished = self.finish(torch.cat(many))
+            if self.device.type == "cuda":
+                finished = finished.pin_memory()  # from other memory a copy would wait for all that was asked before
+            self.made = torch.split(finished.to(self.device, non_blocking=True), len(many[0]))
+            self.first = step
+        return self.made[step - self.first]
+
+
 class _OnDevice:
     def __init__(self, images: ImageSet, order: Order, device: torch.device) -> None:
-        self.order = order
+        self.rows = Ahead(lambda step: processes.own_rows(order.rows(step)), device)
         self.images = images.images.to(device)
         self.labels = None if images.labels is None else images.labels.to(device)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor | None]:
-        rows = processes.own_rows(self.order.rows(step)).to(self.images.device, non_blocking=True)
+        rows = self.rows(step)
         return self.images[rows], None if self.labels is None else self.labels[rows]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prood import processes
-from prood.data import Augment, Images, Order, generator, stream
+from prood.data import Ahead, Augment, Images, Order, generator, stream
 from prood.errors import ProodError
 from prood.training.objectives import Batch
 
@@ -41,7 +41,14 @@ class Batches:
             )
         self.seed, self.augment, self.noise, self.device = seed, augment, noise, device
         self.batch = batch
-        self.on_device = torch.compile(augment.on_device) if compile else None
+        on_gpu = device.type == "cuda"
+        self.apply = augment.on_device if on_gpu else augment.apply
+        if compile and on_gpu:
+            self.apply = torch.compile(augment.on_device)
+        _, height, width = inside.shape
+        self.draws = Ahead(
+            self._draws, device, (lambda draws: augment.plan(draws, height, width)) if on_gpu else lambda draws: draws
+        )
         self.steps_per_epoch = len(inside) // batch
         self.streams = [
             stream(images, Order(len(images), batch, seed * 2 + number), device, workers=workers)
@@ -51,23 +58,17 @@ class Batches:
 
     def __call__(self, step: int) -> tuple[Batch, Batch | None]:
         taken = [stream(step) for stream in self.streams]
-        draws = [self.augment.draw(self.batch, generator(self.seed, which, step)) for which in range(len(taken))]
         # Both sets at once, because on tensors this small it is the number of operations that costs.
-        images = self._augmented(
-            torch.cat([images for images, _ in taken]), torch.cat([processes.own_rows(rows) for rows in draws])
-        )
+        images = self.apply(torch.cat([images for images, _ in taken]), self.draws(step))
         inside, *outside = torch.split(images, self.batch // processes.world_size())
         batch_in = Batch(inside, taken[0][1])
         if not outside:
             return batch_in, None
         return batch_in, Batch(outside[0], noise=self._noise(step, outside[0]) if self.noise else None)
 
-    def _augmented(self, images: Tensor, draws: Tensor) -> Tensor:
-        if self.device.type != "cuda" or self.on_device is None:
-            return self.augment.apply(images, draws)
-        plan = self.augment.plan(draws, *images.shape[2:]).pin_memory()
-        augmented: Tensor = self.on_device(images, plan.to(self.device, non_blocking=True))
-        return augmented
+    def _draws(self, step: int) -> Tensor:
+        drawn = [self.augment.draw(self.batch, generator(self.seed, set, step)) for set in range(len(self.streams))]
+        return torch.cat([processes.own_rows(rows) for rows in drawn])
 
     def _noise(self, step: int, like: Tensor) -> Tensor:
         shape = (self.batch, *like.shape[1:])
