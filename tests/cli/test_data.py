@@ -141,7 +141,7 @@ def test_a_set_that_is_wrong_ends_with_2_after_all_was_said(prood, toys):
     code, out, err = prood("check", "toys", "toys:test")
     assert code == 2
     assert out.count("✗ mean") == out.count("✗ std") == out.count("✓ images") == 2
-    assert err == "error: not what it should be: toys:test; 'prood data fetch --again' replaces a public set\n"
+    assert err == "error: not what it should be: toys:test; 'prood data fetch NAME --again' replaces a public set\n"
 
 
 @pytest.mark.parametrize(

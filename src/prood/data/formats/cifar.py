@@ -21,7 +21,7 @@ CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog
 _SIDE = 32
 _PLANE = _SIDE * _SIDE
 _PIXELS = 3 * _PLANE
-_AGAIN = "fetch the set again with 'prood data fetch --again'"
+_AGAIN = "fetch the set again with 'prood data fetch NAME --again'"
 
 
 class _Part(NamedTuple):

@@ -22,16 +22,16 @@ def read_mat(path: Path, *names: str) -> dict[str, NDArray[Any]]:
             warnings.simplefilter("ignore")
             found = loadmat(file, variable_names=list(names))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise ProodError(f"there is no file {path}: fetch the set again with 'prood data fetch --again'") from error
+        raise ProodError(f"there is no file {path}: fetch the set again with 'prood data fetch NAME --again'") from error
     # A foreign or truncated file can fail anywhere inside zlib or SciPy's parser, in a dozen ways.
     except Exception as error:
         raise ProodError(
-            f"cannot read {path} as a MATLAB file: fetch the set again with 'prood data fetch --again' "
+            f"cannot read {path} as a MATLAB file: fetch the set again with 'prood data fetch NAME --again' "
             f"({type(error).__name__})"
         ) from error
     for name in names:
         if not isinstance(found.get(name), np.ndarray):
             raise ProodError(
-                f"{path} has no readable variable '{name}': fetch the set again with 'prood data fetch --again'"
+                f"{path} has no readable variable '{name}': fetch the set again with 'prood data fetch NAME --again'"
             )
     return {name: found[name] for name in names}
