@@ -5,8 +5,8 @@ Knows nothing of out-of-distribution detection: boxes in, bounds out.
 
 from prood.bounds import activations, affine, composite  # the rules register themselves
 from prood.bounds.box import Box
-from prood.bounds.certificate import Method, concretise, crown_ibp, upper_bound
-from prood.bounds.layers import NegativeLinear, Normalise, Residual
+from prood.bounds.certificate import Arithmetic, Method, concretise, crown_ibp, upper_bound
+from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise, Residual
 from prood.bounds.registry import (
     Affine,
     Monotone,
@@ -20,20 +20,26 @@ from prood.bounds.registry import (
     register,
     relax,
 )
+from prood.bounds.rounding import EXACT, NotCovered, Sums, strict
 
 __all__ = [
+    "EXACT",
     "Affine",
+    "Arithmetic",
+    "BlockedLinear",
     "Box",
     "Method",
     "Monotone",
     "NegativeLinear",
     "NoLinearRule",
     "Normalise",
+    "NotCovered",
     "Plane",
     "Pullback",
     "Residual",
     "Rule",
     "Slopes",
+    "Sums",
     "UnsupportedLayer",
     "activations",
     "affine",
@@ -43,5 +49,6 @@ __all__ = [
     "interval",
     "register",
     "relax",
+    "strict",
     "upper_bound",
 ]

@@ -87,9 +87,8 @@ class ProoD(nn.Module):
         return logits
 
     def in_logit(self, images: Tensor) -> Tensor:
-        """g(x) + Δ, the logit of p(in-distribution | x)."""
-        shifted: Tensor = self.discriminator(images) + self.shift
-        return shifted
+        """g(x) + Δ, the logit of p(in-distribution | x), in arithmetic that certificates cover."""
+        return self.discriminator.covered(images) + self.shift
 
     def forward(self, images: Tensor) -> Tensor:
         logits = self.logits(images)
@@ -109,15 +108,28 @@ class ProoD(nn.Module):
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
         return self.logits(images).argmax(1)
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+    def upper_bound(
+        self,
+        images: Tensor,
+        eps: float | Tensor,
+        *,
+        method: bounds.Method = "best",
+        arithmetic: bounds.Arithmetic = "sound",
+    ) -> Tensor:
         """A bound of the confidence over the ℓ∞ ball of radius eps inside [0, 1]^d (Eq. 4), in float64."""
-        g = self.in_logit_bound(images, eps, method=method)
+        g = self.in_logit_bound(images, eps, method=method, arithmetic=arithmetic)
         return self._cap(g, self._classes(images))
 
-    def in_logit_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
-        """ḡ(x) + Δ"""
-        bound: Tensor = self.discriminator.upper_bound(images, eps, method=method) + self.shift
-        return bound
+    def in_logit_bound(
+        self,
+        images: Tensor,
+        eps: float | Tensor,
+        *,
+        method: bounds.Method = "best",
+        arithmetic: bounds.Arithmetic = "sound",
+    ) -> Tensor:
+        """ḡ(x) + Δ; the sum is the one that `in_logit` makes, and rounding keeps the order."""
+        return self.discriminator.upper_bound(images, eps, method=method, arithmetic=arithmetic) + self.shift
 
     def ceiling(self, classes: int) -> float:
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""

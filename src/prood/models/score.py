@@ -29,7 +29,14 @@ class Score(ABC):
         """What the model classifies by; None if it only detects."""
         return None
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
+    def upper_bound(
+        self,
+        images: Tensor,
+        eps: float | Tensor,
+        *,
+        method: bounds.Method = "best",
+        arithmetic: bounds.Arithmetic = "sound",
+    ) -> Tensor:
         """At least the score of every image in the ℓ∞ ball of radius eps inside [0, 1]^d."""
         return torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
 
@@ -56,8 +63,15 @@ class JointConfidence(Score):
     def logits(self, images: Tensor) -> Tensor:
         return self.model.logits(images)
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
-        return self.model.in_logit_bound(images, eps, method=method).double()
+    def upper_bound(
+        self,
+        images: Tensor,
+        eps: float | Tensor,
+        *,
+        method: bounds.Method = "best",
+        arithmetic: bounds.Arithmetic = "sound",
+    ) -> Tensor:
+        return self.model.in_logit_bound(images, eps, method=method, arithmetic=arithmetic).double()
 
 
 class InLogit(Score):
@@ -66,11 +80,17 @@ class InLogit(Score):
     model: Discriminator
 
     def __call__(self, images: Tensor) -> Tensor:
-        g: Tensor = self.model(images)
-        return g.double()
+        return self.model.covered(images).double()
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
-        return self.model.upper_bound(images, eps, method=method).double()
+    def upper_bound(
+        self,
+        images: Tensor,
+        eps: float | Tensor,
+        *,
+        method: bounds.Method = "best",
+        arithmetic: bounds.Arithmetic = "sound",
+    ) -> Tensor:
+        return self.model.upper_bound(images, eps, method=method, arithmetic=arithmetic).double()
 
 
 def score_of(model: nn.Module) -> Score:
