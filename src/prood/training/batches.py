@@ -46,9 +46,12 @@ class Batches:
         if compile and on_gpu:
             self.apply = torch.compile(augment.on_device)
         _, height, width = inside.shape
-        self.draws = Ahead(
-            self._draws, device, (lambda draws: augment.plan(draws, height, width)) if on_gpu else lambda draws: draws
-        )
+
+        def finish(uniform: Tensor) -> Tensor:
+            draws = augment.choose(uniform)
+            return augment.plan(draws, height, width) if on_gpu else draws
+
+        self.draws = Ahead(self._uniform, device, finish)
         self.steps_per_epoch = len(inside) // batch
         self.streams = [
             stream(images, Order(len(images), batch, seed * 2 + number), device, workers=workers)
@@ -66,8 +69,9 @@ class Batches:
             return batch_in, None
         return batch_in, Batch(outside[0], noise=self._noise(step, outside[0]) if self.noise else None)
 
-    def _draws(self, step: int) -> Tensor:
-        drawn = [self.augment.draw(self.batch, generator(self.seed, set, step)) for set in range(len(self.streams))]
+    def _uniform(self, step: int) -> Tensor:
+        """The random numbers of both sets' augmentation, the rows of this process."""
+        drawn = [self.augment.uniform(self.batch, generator(self.seed, set, step)) for set in range(len(self.streams))]
         return torch.cat([processes.own_rows(rows) for rows in drawn])
 
     def _noise(self, step: int, like: Tensor) -> Tensor:

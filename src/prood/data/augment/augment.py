@@ -57,10 +57,19 @@ class Augment:
         right, as parts of the sides; degrees counter-clockwise; zoom. All are always drawn, so that switching one
         option leaves the others' draws alone.
         """
+        return self.choose(self.uniform(count, generator))
+
+    @staticmethod
+    def uniform(count: int, generator: torch.Generator) -> Tensor:
+        """The random numbers that `choose` takes."""
+        return torch.rand(count, _UNIFORMS, generator=generator, dtype=torch.float64)
+
+    def choose(self, uniform: Tensor) -> Tensor:
+        """`draw`, from uniform numbers: a batch's, or those of many batches one below the other."""
         # In float64, because u · (2 pad + 1) in float32 comes close to rounding up to the next integer. With numpy,
         # whose calls cost less than those of PyTorch: on tensors this small, nothing else counts.
-        u = torch.rand(count, _UNIFORMS, generator=generator, dtype=torch.float64).numpy()
-        draws = np.empty((count, COLUMNS))
+        u = uniform.numpy()
+        draws = np.empty((len(u), COLUMNS))
         draws[:, :2] = np.floor(u[:, :2] * (2 * self.pad + 1)) - self.pad
         draws[:, 2] = (u[:, 2] < 0.5) & self.flip
         draws[:, 3:7] = policy.choose(u[:, 3:8]) * self.autoaugment
