@@ -98,7 +98,9 @@ def check(
     findings = [finding for name in sets for finding in measure(name, console, everything=everything)]
     wrong = sorted({finding.set for finding in findings if finding.right is False})
     if wrong:
-        raise ProodError(f"not what it should be: {', '.join(wrong)}; 'prood data fetch NAME --again' replaces a public set")
+        raise ProodError(
+            f"not what it should be: {', '.join(wrong)}; 'prood data fetch NAME --again' replaces a public set"
+        )
 
 
 @data.command()
