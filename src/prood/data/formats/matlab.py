@@ -22,7 +22,7 @@ def read_mat(path: Path, *names: str) -> dict[str, NDArray[Any]]:
             warnings.simplefilter("ignore")
             found = loadmat(file, variable_names=list(names))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise ProodError(f"there is no file {path}: fetch its set with 'prood data fetch NAME --again'") from error
+        raise ProodError(f"there is no file {path}: fetch the set again: 'prood data fetch NAME --again'") from error
     # A foreign or truncated file can fail anywhere inside zlib or SciPy's parser, in a dozen ways.
     except Exception as error:
         raise ProodError(

@@ -31,7 +31,7 @@ def read_pickled(path: Path) -> dict[bytes, object]:
     try:
         data = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise ProodError(f"there is no file {path}: fetch its set with 'prood data fetch NAME --again'") from error
+        raise ProodError(f"there is no file {path}: fetch the set again: 'prood data fetch NAME --again'") from error
     except OSError as error:
         raise ProodError(f"cannot read {path}: {error.strerror}") from error
     try:
