@@ -15,6 +15,7 @@ from prood.cli.quickstart import quickstart
 from prood.cli.recipes import recipes
 from prood.cli.report import report
 from prood.cli.train import combine, train
+from prood.cli.verify import verify
 from prood.errors import ProodError
 from prood.version import __version__
 
@@ -30,6 +31,7 @@ app.command()(train)
 app.command()(combine)
 app.command()(evaluate)
 app.command()(report)
+app.command()(verify)
 app.command()(info)
 app.add_typer(data, name="data")
 

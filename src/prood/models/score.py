@@ -25,6 +25,10 @@ class Score(ABC):
     def __call__(self, images: Tensor) -> Tensor:
         """One float64 number per image."""
 
+    def quick(self, images: Tensor) -> Tensor:
+        """The score up to rounding, for a search that makes many: on a GPU it may be computed faster."""
+        return self(images)
+
     def logits(self, images: Tensor) -> Tensor | None:
         """What the model classifies by; None if it only detects."""
         return None
@@ -60,6 +64,11 @@ class JointConfidence(Score):
     def __call__(self, images: Tensor) -> Tensor:
         return confidence_logit(self.model.logits(images), self.model.in_logit(images))
 
+    def quick(self, images: Tensor) -> Tensor:
+        with bounds.strict(images.device, transforms=True):
+            g = self.model.discriminator(images) + self.model.shift
+        return confidence_logit(self.model.logits(images), g)
+
     def logits(self, images: Tensor) -> Tensor:
         return self.model.logits(images)
 
@@ -81,6 +90,11 @@ class InLogit(Score):
 
     def __call__(self, images: Tensor) -> Tensor:
         return self.model.covered(images).double()
+
+    def quick(self, images: Tensor) -> Tensor:
+        with bounds.strict(images.device, transforms=True):
+            g: Tensor = self.model(images)
+        return g.double()
 
     def upper_bound(
         self,
