@@ -46,7 +46,8 @@ class ReLURule(Monotone[nn.Module]):
         if leak == 0:
             return replace(box.monotone(torch.relu), positive=True)
         result = box.monotone(lambda x: F.leaky_relu(x, leak))
-        rounding = up((UNIT + unit(result.radius)) * result.size) + SMALLEST
+        # The network rounds the slope and the product; we do so in our own arithmetic.
+        rounding = up(2 * (UNIT + unit(result.radius)) * result.size) + SMALLEST
         return result.onto(result.centre, up(result.radius + rounding))
 
     def pullback(self, layer: nn.Module, box: Box, slopes: Slopes) -> Pullback:

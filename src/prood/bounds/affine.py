@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from prood.bounds.box import Box
 from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise
 from prood.bounds.registry import Affine, L, UnsupportedLayer, register, widen
-from prood.bounds.rounding import EXACT, Rounding, Sums
+from prood.bounds.rounding import EXACT, SMALLEST, Rounding, Sums
 
 
 def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor) -> Tensor:
@@ -53,11 +53,14 @@ class LinearRule(Affine[nn.Linear]):
 
 @register(BlockedLinear)
 class BlockedLinearRule(LinearRule):
-    def apply(self, layer: nn.Linear, x: Tensor) -> Tensor:
-        return F.linear(x, layer.weight, layer.bias)
+    def apply_absolute(self, layer: nn.Linear, radius: Tensor) -> Tensor:
+        assert isinstance(layer, BlockedLinear)
+        return layer.product(radius, layer.weight.abs())  # in blocks: our own sums must round as little as the layer's
 
     def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
         assert isinstance(layer, BlockedLinear)
+        if layer.training:  # a single sum, as it stands; this covers the one in blocks, too
+            return super().sums(layer, live)
         blocks = live.reshape(len(live), -1, layer.block).sum(2)
         # A block of n terms rounds n times what its terms may reach, and over all blocks that is Σ|wᵢxᵢ| at most.
         within, terms = blocks.amax(1, keepdim=True), (blocks > 0).sum(1, keepdim=True).to(live.dtype)
@@ -76,8 +79,12 @@ class NegativeLinearRule(LinearRule):
         result, rounding = super()._through(layer, box)
         if not box.sound:
             return replace(result, exact_upper=widen(self.apply(layer, box.lower))), rounding
-        # Nothing positive is ever added to the bias if no input is negative, and rounding keeps the order.
-        return replace(result, exact_upper=result.upper.clamp(max=layer.bias)) if box.positive else result, rounding
+        if not box.positive:
+            return result, rounding
+        # Nothing positive is ever added to the bias if no input is negative, and rounding keeps the order. A negative
+        # bias that is subnormal may be flushed to zero.
+        cap = torch.where(layer.bias.abs() < SMALLEST, layer.bias.clamp(min=0), layer.bias)
+        return replace(result, exact_upper=torch.minimum(result.upper, cap)), rounding
 
     def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
         # The weights are exponentials, computed anew in each forward pass by whatever library is there.
@@ -131,7 +138,8 @@ class Conv2dRule(Affine[nn.Conv2d]):
         else:
             terms = weight[0].numel()
         offset = 0.0 if layer.bias is None else layer.bias.abs()[:, None, None]
-        return Sums(terms, weight[:, 0].numel(), weight.abs().amax(), offset)
+        copies = 1 if layer.padding_mode == "zeros" else 9  # of an input, in the middle and at the borders
+        return Sums(terms, copies * weight[:, 0].numel(), weight.abs().amax(), offset)
 
 
 def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
@@ -156,7 +164,10 @@ class AveragePoolRule(Affine[nn.Module]):
             kernel = layer.kernel_size
             size = kernel**2 if isinstance(kernel, int) else kernel[0] * kernel[-1]
         # A sum, then a division or a product with a rounded reciprocal; windows of zeros give zero.
-        return Sums(size * (self.apply(layer, live) > 0).to(live.dtype), size, live.new_ones(()), extra=2)
+        terms = (self.apply(layer, live) > 0).to(live.dtype) * size
+        fan_out = max(size, terms.shape[2:].numel())  # an adaptive one may make several outputs of one input
+        stretch = max(size, getattr(layer, "divisor_override", None) or 1)
+        return Sums(terms, fan_out, live.new_ones(()), extra=2, stretch=stretch)
 
     def adjoint(self, layer: nn.Module, slope: Tensor, like: Tensor) -> Tensor:
         size = like.shape[2] // slope.shape[2]
@@ -196,9 +207,14 @@ class ChannelwiseRule(Affine[L]):
         return (slope * _per_channel(shift, slope)).flatten(1).sum(1)
 
     def sums(self, layer: L, live: Tensor) -> Sums:
-        scale, _ = self.scale_and_shift(layer)
         offset = _per_channel(self.largest_shift(layer), live)
-        return Sums(1, 1, scale.abs().amax(), offset, extra=_CHANNELWISE)
+        # The shift is the result of roundings as well, unlike a bias. Each term pays for max(P, N), at least half of
+        # it: so there are two for each of those, whatever the input.
+        return Sums(1 + 2 * _CHANNELWISE, 1, self.largest(layer), offset, extra=_CHANNELWISE)
+
+    def largest(self, layer: L) -> Tensor:
+        """The largest of the numbers that the formula works with."""
+        return self.scale_and_shift(layer)[0].abs().amax()
 
     def largest_shift(self, layer: L) -> Tensor:
         """The sum of the absolute values of the numbers that the shift consists of, with their scale."""
@@ -216,6 +232,9 @@ class NormaliseRule(ChannelwiseRule[Normalise]):
 
     def largest_shift(self, layer: Normalise) -> Tensor:
         return layer.mean.abs() / layer.std
+
+    def largest(self, layer: Normalise) -> Tensor:
+        return torch.maximum(super().largest(layer), layer.mean.abs().amax())
 
 
 @register(nn.BatchNorm1d, nn.BatchNorm2d)
@@ -242,6 +261,12 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
         assert layer.running_mean is not None
         shift = (layer.running_mean * scale).abs()
         return shift + layer.bias.abs() if layer.affine else shift
+
+    def largest(self, layer: nn.BatchNorm2d) -> Tensor:
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        statistics = layer.running_mean.abs().amax(), layer.running_var.abs().amax()
+        return torch.stack([super().largest(layer), *statistics]).amax()
 
 
 @register(nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d)

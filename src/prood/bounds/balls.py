@@ -15,7 +15,7 @@ are ε times the dual norm of t.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -35,6 +35,9 @@ class Ball:
     norm: Norm
     centre: Tensor  # (B, *shape)
     eps: Tensor  # (B,), float64
+
+    def rows(self, index: Tensor) -> Ball:
+        return replace(self, centre=self.centre[index], eps=self.eps[index])
 
     def reach(self, slope: Tensor, lower: Tensor, upper: Tensor, owner: Tensor | None = None) -> Tensor:
         """A bound of slope·(x − centre) over the ball inside [lower, upper], per row of `slope`; float64, (R,)."""
@@ -59,6 +62,7 @@ def dual_bound(slope: Tensor, room: Tensor, eps: Tensor, norm: Norm) -> Tensor:
     return up(paid + 0.5 * price[:, 0] * eps * eps, 8)
 
 
+@torch.no_grad()
 def _price(slope: Tensor, room: Tensor, eps: Tensor, norm: Norm) -> Tensor:
     """A λ at which about all of ε is spent, by bisection; any λ ≥ 0 is a proof."""
     low = torch.zeros_like(eps)

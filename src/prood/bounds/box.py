@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from prood.bounds.balls import Ball
 from prood.bounds.rounding import SMALLEST, outward, up
 from prood.errors import ProodError
 
@@ -26,6 +27,7 @@ class Box:
     exact_upper: Tensor | None = None  # centre + radius, where a layer knows it without the rounding of the sum
     sound: bool = False  # contains every value that rounding may lead to, in the network and in the bound itself
     overflow: Tensor | None = None  # sound boxes only, (B,): whether some sum may leave the range of float32
+    within: Ball | None = None  # at the input: what is meant is the box's part inside this ball
     positive: bool = False  # sound boxes only: no value below zero, whatever the rounding of the ends says
 
     @classmethod
@@ -54,7 +56,9 @@ class Box:
         """The smallest sound box around the ℓ∞ balls cut to `clip`; as points, the images themselves."""
         # In float64, with a relative error far below that of float32, and then to the next float32 numbers outside.
         exact = images.double()
-        eps = _per_image(eps, exact)
+        given = torch.as_tensor(_per_image(eps, exact), dtype=exact.dtype, device=images.device)
+        # x − ε in float32 takes ε rounded, and where it cancels that is more than the last place of the result.
+        eps = torch.maximum(given, given.to(images.dtype).double())
         lower, upper = outward((exact - eps).to(images.dtype), (exact + eps).to(images.dtype))
         if clip is not None:
             lower, upper = lower.clamp(*clip), upper.clamp(*clip)

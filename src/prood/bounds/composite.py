@@ -9,7 +9,7 @@ from torch import nn
 from prood.bounds.box import Box
 from prood.bounds.layers import Residual
 from prood.bounds.registry import Plane, Pullback, Rule, Slopes, UnsupportedLayer, interval, register, relax
-from prood.bounds.rounding import SMALLEST, UNIT, positive_sum, unit, up
+from prood.bounds.rounding import LARGEST, SMALLEST, UNIT, positive_sum, unit, up
 
 
 @register(nn.Sequential)
@@ -69,4 +69,6 @@ def _add(one: Box, other: Box) -> Box:
     rounding = 2 * (UNIT + unit(result.radius)) * up(result.middle.abs() + result.radius, 2) + SMALLEST
     either = one.overflow if other.overflow is None else other.overflow if one.overflow is None else None
     overflow = either if either is not None else one.overflow | other.overflow  # type: ignore[operator]
-    return replace(result, radius=up(result.radius + rounding, 4), overflow=overflow)
+    result = replace(result, radius=up(result.radius + rounding, 4))
+    overflow = overflow | ~(result.size < LARGEST).flatten(1).all(1)  # sums of sums grow, without any weights
+    return replace(result, overflow=overflow)

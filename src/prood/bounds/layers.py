@@ -48,10 +48,16 @@ class BlockedLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             return F.linear(x, self.weight, self.bias)
+        total = self.product(x, self.weight)
+        return total if self.bias is None else total + self.bias
+
+    def product(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The sum of this layer, with another weight and no bias."""
+        if self.training:
+            return F.linear(x, weight)
         blocks = x.reshape(len(x), -1, self.block).transpose(0, 1)
-        weights = self.weight.reshape(self.out_features, -1, self.block).permute(1, 2, 0)
-        partial = torch.bmm(blocks, weights)
-        return partial.sum(0) if self.bias is None else partial.sum(0) + self.bias
+        weights = weight.reshape(self.out_features, -1, self.block).permute(1, 2, 0)
+        return torch.bmm(blocks, weights).sum(0)
 
 
 class NegativeLinear(nn.Module):

@@ -13,9 +13,10 @@ transforms) `strict` switches off.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +65,7 @@ class Sums:
     offset: Tensor | float = 0.0  # |b|, to be broadcast over the outputs
     extra: int = 0  # further relative errors, such as those of the weights, in units of u
     within: Tensor | float = 0.0  # roundings in each of several partial sums whose sizes add up to Σ|wᵢxᵢ| at most
+    stretch: float = 1.0  # partial sums may be so many times larger: an average divides at the end
 
 
 EXACT = Sums(0, 0, torch.zeros(()))
@@ -94,23 +96,26 @@ def errors(sums: Sums, size: Tensor, radius: Tensor, reach: Tensor, centre: Tens
     value = torch.minimum(up(centre.abs() + radius + 2 * count * ours * reach, 4), reach)  # of the sum: |P − N|
     products = up(reach - sums.offset).clamp_min(0)
     u = UNIT / (1 - 2 * count * UNIT)
-    too_long = torch.as_tensor(count).amax() * UNIT > 0.25  # where the model ends
+    too_long = (torch.as_tensor(count) * UNIT > 0.25).any()  # where the model ends
     each, partial = 1 + sums.extra + sums.within, 0.5 * (reach + value)  # max(P, N) = (P + N + |P − N|)/2
     flushed = _underflow(sums, size)
     deployed = up(u * (sums.terms * partial + each * products), 8) + flushed
     # Ours in the adjoint: |Wᵀs − computed|·|x| ≤ γ·|s|·|W||x|; and in the float64 sums of the offset.
-    own = (2 * (sums.fan_out + 8 + sums.extra) * ours + (reach[0].numel() + 64) * 2.0**-52) * reach
+    own = (2 * (sums.fan_out + 8 + sums.extra) * ours + (reach.shape[1:].numel() + 64) * 2.0**-52) * reach
     # As a multiple of |W||x|: max(P, N) is at most that and |b|, or half of it and half the value, if that is small.
     small = 2 * value < reach
     share = torch.where(small, 0.5, 1.0).to(size.dtype)
     relative = u * (sums.terms * share + each) * (1 + 2 * (sums.fan_out + 8) * ours)
     constant = u * sums.terms * (share * sums.offset + torch.where(small, 0.5 * value, 0))
+    # Not the sums alone: exp(h) may exceed the range of float32 where its input is zero, and ∞·0 is no number.
+    fits = (reach * sums.stretch < LARGEST).flatten(1).all(1) & (sums.weight < LARGEST)  # false for NaN
+    fits &= (size < LARGEST).flatten(1).all(1)
     rounding = Rounding(
         deployed=deployed,
         relative=up(relative, 8),
         constant=up(constant, 8) + flushed,
         own=up(own, 8),
-        overflow=~(reach.flatten(1).amax(1) < LARGEST) | too_long,  # true for NaN
+        overflow=~fits | too_long,
     )
     # The centre has an error of its own, of the same kind.
     return rounding, up(radius + deployed * (1 + ours / UNIT), 4)
@@ -119,7 +124,9 @@ def errors(sums: Sums, size: Tensor, radius: Tensor, reach: Tensor, centre: Tens
 def _underflow(sums: Sums, size: Tensor) -> Tensor:
     """What underflows may add: at most the smallest normal number a product and a sum, or a factor that is flushed."""
     each = 4 * SMALLEST * (1 + sums.weight + size.flatten(1).amax(1))
-    return sums.terms * each.reshape(-1, *[1] * (size.ndim - 1))
+    offset = torch.as_tensor(sums.offset)
+    bias = torch.where((offset > 0) & (offset < SMALLEST), 2 * SMALLEST, 0).to(size)  # even if nothing is added to it
+    return sums.terms * each.reshape(-1, *[1] * (size.ndim - 1)) + bias
 
 
 def positive_sum(values: Tensor) -> Tensor:
@@ -129,34 +136,62 @@ def positive_sum(values: Tensor) -> Tensor:
 
 
 @contextmanager
-def strict(device: torch.device) -> Iterator[None]:
+def strict(device: torch.device, *, transforms: bool = False) -> Iterator[None]:
     """Arithmetic that certificates cover: no autocast, no TF32, and on a GPU no cuDNN, which may transform.
 
-    What certifies runs in it by itself. Run the deployed network in it, too, where the settings are not your own.
+    What certifies runs in it by itself. Run the deployed network in it, too, where the settings are not your own. With
+    `transforms`, cuDNN stays on: full float32 and several times as fast, but not covered.
     """
     backends = torch.backends
-    before = backends.cudnn.enabled, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32
-    precision = torch.get_float32_matmul_precision()
-    onednn = getattr(backends.mkldnn, "conv", None)  # newer than the oldest torch we support
-    on_cpu = None if onednn is None else onednn.fp32_precision
+    cudnn = backends.cudnn.enabled
+    # Two interfaces set the precision of products. The newer one (torch 2.9) makes the older one unreadable where they
+    # disagree; then it is not the older one that was used, and there is nothing of it to restore.
+    parts = (
+        (backends.cuda, "matmul"),
+        (backends.cudnn, "conv"),
+        (backends.mkldnn, "matmul"),
+        (backends.mkldnn, "conv"),
+    )
+    knobs: list[Any] = [getattr(backend, kind, None) for backend, kind in parts]
+    before = [getattr(knob, "fp32_precision", None) for knob in knobs]
+    precision, tf32 = _readable(torch.get_float32_matmul_precision), _readable(lambda: backends.cudnn.allow_tf32)
+    nnpack = backends.nnpack.set_flags(False)[0]  # type: ignore[no-untyped-call]  # transforms where oneDNN is off
     try:
         if device.type == "cuda":
-            backends.cudnn.enabled = False
-        backends.cudnn.allow_tf32 = False
-        torch.set_float32_matmul_precision("highest")
-        if onednn is not None:
-            onednn.fp32_precision = "ieee"
+            backends.cudnn.enabled = cudnn and transforms
+        older = precision and "highest", None if tf32 is None else False
+        _set_precisions(*older, knobs, [value and "ieee" for value in before])
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        if onednn is not None:
-            onednn.fp32_precision = on_cpu
-        torch.set_float32_matmul_precision(precision)
-        backends.cudnn.enabled, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32 = before
+        _set_precisions(precision, tf32, knobs, before)
+        backends.nnpack.set_flags(nnpack)  # type: ignore[no-untyped-call]
+        backends.cudnn.enabled = cudnn
+
+
+def _readable(setting: Callable[[], Any]) -> Any:
+    try:
+        return setting()
+    except RuntimeError:
+        return None
+
+
+def _set_precisions(products: str | None, tf32: bool | None, knobs: list[Any], values: list[str | None]) -> None:
+    """By the older interface where that was used, and then by the newer one where there is one; None: not at all."""
+    if products is not None:
+        torch.set_float32_matmul_precision(products)
+    if tf32 is not None:
+        torch.backends.cudnn.allow_tf32 = tf32
+    for knob, value in zip(knobs, values, strict=True):
+        if value is not None:
+            knob.fp32_precision = value
 
 
 def check_deployed(network: nn.Module, images: Tensor) -> None:
-    """Refuse what the model does not cover: other precisions than float32."""
+    """Refuse what the model does not cover: other precisions than float32, and bounds that drop subnormal numbers."""
+    if not (images.new_full((), 2.0**-140, dtype=torch.float32) * 1).item():
+        # The network may flush them; the bounds must not, for they count on 0 being 0.
+        raise NotCovered("certificates need subnormal numbers: call torch.set_flush_denormal(False) to compute them")
     wrong = {str(t.dtype) for t in (*network.parameters(), *network.buffers(), images) if t.is_floating_point()}
     wrong -= {"torch.float32"}
     if wrong:

@@ -92,7 +92,7 @@ def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> list[Input]
         if images.shape != shape:
             raise ProodError(f"{name} has images of shape {images.shape}, and the model takes {shape}")
         rows = range(len(images) if limit is None else min(limit, len(images)))
-        found += [(name, row, image) for row, image in zip(rows, _floats(images, rows), strict=True)]
+        found += [(images.name, row, image) for row, image in zip(rows, _floats(images, rows), strict=True)]
     return found
 
 

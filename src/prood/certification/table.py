@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prood import processes
 from prood.bounds import Method, Norm, certified_radius
-from prood.certification.certify import Input, Subject, certify, inputs, subject
+from prood.certification.certify import Subject, certify, inputs, subject
 from prood.certification.record import Certificate
 from prood.models import ProoD
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prood.cli.certify import certify
 from prood.cli.data import data
 from prood.cli.evaluate import evaluate
 from prood.cli.info import info
@@ -31,6 +32,7 @@ app.command()(train)
 app.command()(combine)
 app.command()(evaluate)
 app.command()(report)
+app.command()(certify)
 app.command()(verify)
 app.command()(info)
 app.add_typer(data, name="data")

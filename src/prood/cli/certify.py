@@ -35,7 +35,7 @@ def certify(
     from rich.console import Console
 
     from prood import processes
-    from prood.certification import certify_images, show
+    from prood.certification.table import certify_images, show
     from prood.evaluation import parse_radii
 
     console = Console()
@@ -45,8 +45,8 @@ def certify(
         model,
         images,
         parse_radii(eps),
-        norm=norm,
-        method=method,  # type: ignore[arg-type]  # a wrong word is refused there
+        norm=norm,  # type: ignore[arg-type]  # a wrong word is refused there
+        method=method,  # type: ignore[arg-type]
         threshold=threshold,
         out=out,
         limit=limit,

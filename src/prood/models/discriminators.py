@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -85,11 +86,21 @@ class Discriminator(nn.Module):
         images: Tensor,
         eps: float | Tensor,
         *,
-        method: bounds.Method = "best",
-        arithmetic: bounds.Arithmetic = "sound",
+        threshold: float | Tensor | None = None,
+        **options: Unpack[bounds.Options],
     ) -> Tensor:
-        """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖∞ ≤ eps."""
-        return bounds.upper_bound(self, images, eps, method=method, arithmetic=arithmetic)
+        """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖ ≤ eps; see `prood.bounds.upper_bound`."""
+        return bounds.upper_bound(self, images, eps, threshold=threshold, **options)
+
+    def certified_radius(
+        self, images: Tensor, threshold: float, *, largest: float = 1.0, **options: Unpack[bounds.Options]
+    ) -> Tensor:
+        """The largest radius at which g provably stays below `threshold`, per image; NaN where g itself does not."""
+
+        def bound(some: Tensor, eps: Tensor) -> Tensor:
+            return self.upper_bound(some, eps, threshold=threshold, **options)
+
+        return bounds.certified_radius(bound, images, threshold, largest=largest)
 
 
 @bounds.register(Discriminator)

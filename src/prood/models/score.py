@@ -6,6 +6,7 @@ Every method is a score, so that one evaluator and one set of attacks serve them
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -33,15 +34,8 @@ class Score(ABC):
         """What the model classifies by; None if it only detects."""
         return None
 
-    def upper_bound(
-        self,
-        images: Tensor,
-        eps: float | Tensor,
-        *,
-        method: bounds.Method = "best",
-        arithmetic: bounds.Arithmetic = "sound",
-    ) -> Tensor:
-        """At least the score of every image in the ℓ∞ ball of radius eps inside [0, 1]^d."""
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+        """At least the score of every image in the ball of radius eps inside [0, 1]^d."""
         return torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
 
 
@@ -72,15 +66,8 @@ class JointConfidence(Score):
     def logits(self, images: Tensor) -> Tensor:
         return self.model.logits(images)
 
-    def upper_bound(
-        self,
-        images: Tensor,
-        eps: float | Tensor,
-        *,
-        method: bounds.Method = "best",
-        arithmetic: bounds.Arithmetic = "sound",
-    ) -> Tensor:
-        return self.model.in_logit_bound(images, eps, method=method, arithmetic=arithmetic).double()
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+        return self.model.in_logit_bound(images, eps, **options).double()
 
 
 class InLogit(Score):
@@ -96,15 +83,8 @@ class InLogit(Score):
             g: Tensor = self.model(images)
         return g.double()
 
-    def upper_bound(
-        self,
-        images: Tensor,
-        eps: float | Tensor,
-        *,
-        method: bounds.Method = "best",
-        arithmetic: bounds.Arithmetic = "sound",
-    ) -> Tensor:
-        return self.model.upper_bound(images, eps, method=method, arithmetic=arithmetic).double()
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+        return self.model.upper_bound(images, eps, **options).double()
 
 
 def score_of(model: nn.Module) -> Score:

@@ -1,0 +1,142 @@
+"""The parts of a ball that branching leaves: which units were split, and how a batch of parts is bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from prood.bounds.box import Box
+from prood.bounds.registry import Plane, Pullback, rule_for
+from prood.bounds.tighter.alpha import descend
+from prood.bounds.tighter.chain import Choice, Linear, intersect, rows
+
+Unit = tuple[int, int]
+"""A layer's number, and a unit's number in it."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The inputs of an image's ball on which some units have a known sign."""
+
+    image: int
+    bound: float
+    signs: dict[Unit, float]
+    betas: dict[Unit, float]  # the multiplier of each sign, times the sign
+    slopes: Choice  # of one row, in half precision: where the search goes on
+    candidates: tuple[Unit, ...] = ()  # the units whose relaxation costs most, first
+    polished: int = 0  # how often it was optimised with nothing left to split
+
+    def child(self, signs: dict[Unit, float]) -> Leaf:
+        return replace(self, signs=self.signs | signs, candidates=(), polished=0)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same relaxation twice: to search with, in plain arithmetic, and to prove with, in the one asked for."""
+
+    scout: Linear
+    proof: Linear
+
+    def some(self, index: Tensor) -> Pair:
+        proof = self.proof.some(index)
+        return Pair(proof if self.scout is self.proof else self.scout.some(index), proof)
+
+
+def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[list[Leaf], Tensor]:
+    """The leaves with their bounds, candidates and slopes; and for each, the point at which its bound is attained."""
+    device = pair.scout.boxes[0].radius.device
+    owner = torch.tensor([leaf.image for leaf in leaves], device=device)
+    layers = sorted({number for leaf in leaves for number, _ in leaf.signs})
+    shapes = {number: pair.scout.boxes[number].radius.shape[1:] for number in pair.scout.bends}
+    signs = {n: _dense([leaf.signs for leaf in leaves], n, shapes[n]).to(pair.scout.boxes[0].radius) for n in layers}
+    betas = {n: _dense([leaf.betas for leaf in leaves], n, shapes[n]).to(signs[n]) for n in layers}
+    slopes = {}
+    for number in pair.scout.bends:
+        given = torch.stack([leaf.slopes[number] for leaf in leaves]).to(pair.scout.boxes[0].radius)
+        if number in signs:  # a unit of known sign is linear, even where rounding leaves its box a hair across zero
+            given = torch.where(signs[number] == 0, given, (signs[number] > 0).to(given))
+        slopes[number] = given
+    scout = branch(pair.scout, owner, signs)
+    rate = 0.25 * 0.7 ** min(leaf.polished for leaf in leaves)
+    best, extra = descend(lambda s, e: scout.bound(s, extra=e), slopes, steps, signs=signs, extra=betas, rate=rate)
+    with torch.no_grad():
+        proof = branch(pair.proof, owner, signs)
+        wide = pair.proof.boxes[0].radius.dtype
+        watch: Choice = {}
+        bound = proof.bound(
+            {n: s.to(wide) for n, s in best.items()},
+            extra={n: e.to(wide) for n, e in extra.items()},
+            watch=watch,
+            joint=True,
+        )
+        bound = torch.where(bound.isnan(), torch.inf, bound)
+        candidates = _candidates(proof, watch, signs, splits)
+        box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(pair.scout.boxes[0].radius)
+        point = box.middle + box.radius * slope.sign()
+    measured = []
+    for row, leaf in enumerate(leaves):
+        betas_of = {unit: extra[unit[0]][row].flatten()[unit[1]].item() for unit in leaf.signs}
+        kept = {number: slope[row].half() for number, slope in best.items()}
+        value = min(leaf.bound, bound[row].item())  # it is a part of its parent
+        measured.append(replace(leaf, bound=value, betas=betas_of, slopes=kept, candidates=candidates[row]))
+    return measured, point
+
+
+def branch(linear: Linear, owner: Tensor, signs: Choice) -> Linear:
+    """Rows of several images, in each of which some units have a known sign."""
+    pulls, cut = list(linear.pulls), {}
+    for number, sign in signs.items():
+        box, layer = rows(linear.boxes[number], owner), linear.layers[number]
+        free = torch.full_like(box.radius, torch.inf)
+        box = intersect(box, torch.where(sign > 0, 0, -free), torch.where(sign < 0, 0, free))
+        cut[number] = box
+        pulls[number] = _by_row(rule_for(layer).pullback(layer, box, {}))
+    return replace(linear, pulls=tuple(pulls), owner=owner, cut=cut)
+
+
+def _by_row(pull: Pullback) -> Pullback:
+    """A pullback with a box for each row, in planes whose rows belong to others."""
+
+    def pulled(plane: Plane) -> Plane:
+        return replace(pull(replace(plane, owner=None)), owner=plane.owner)
+
+    return pulled
+
+
+def _dense(known: list[dict[Unit, float]], layer: int, shape: torch.Size) -> Tensor:
+    entries = [
+        (row, unit, value) for row, units in enumerate(known) for (n, unit), value in units.items() if n == layer
+    ]
+    values = torch.zeros(len(known), shape.numel(), dtype=torch.float64)
+    for row, unit, value in entries:
+        values[row, unit] = value
+    return values.reshape(-1, *shape)
+
+
+def _candidates(linear: Linear, watch: Choice, signs: Choice, count: int) -> list[tuple[Unit, ...]]:
+    """The unsplit units with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
+    scores, units = [], []
+    for number in linear.bends:
+        box = linear.box(number)
+        score = watch[number].abs() * _height(box)
+        if number in signs:
+            score = torch.where(signs[number] == 0, score, 0)
+        flat = score.flatten(1)
+        top = flat.topk(min(count, flat.shape[1]), dim=1)
+        scores.append(top.values)
+        units.append(torch.stack([torch.full_like(top.indices, number), top.indices], dim=2))
+    score, unit = torch.cat(scores, 1), torch.cat(units, 1)
+    order = score.argsort(dim=1, descending=True)[:, :count]
+    result = []
+    for row, places in enumerate(order.tolist()):
+        result.append(tuple((int(unit[row, p, 0]), int(unit[row, p, 1])) for p in places if score[row, p] > 0))
+    return result
+
+
+def _height(box: Box) -> Tensor:
+    """−u·l/(u − l), the height of the triangle over an unstable unit's interval, else 0."""
+    lower, upper = box.lower, box.upper
+    unstable = (lower < 0) & (upper > 0)
+    return torch.where(unstable, -upper * lower / (upper - lower), 0)
