@@ -32,7 +32,7 @@ ONE = Certificate(
     confidence=0.1251,
     seconds=0.02,
 )
-KEYS = "input model norm eps method arithmetic bound shift classes confidence seconds version format"
+KEYS = "digest input model norm eps method arithmetic bound shift classes confidence seconds version format"
 
 
 def test_a_certificate_is_one_line_with_the_agreed_keys(tmp_path):
@@ -132,3 +132,24 @@ def test_the_stated_confidence_is_rounded_up_and_hardly_more():
                 assert not confidence_is_too_small(stated, bound, shift, classes)
                 if stated < 1:
                     assert confidence_is_too_small(stated * (1 - 2.0**-46), bound, shift, classes)
+
+
+@pytest.mark.parametrize("change", [{"bound": -2.0}, {"eps": 0.3}, {"norm": "l2"}, {"seconds": 7.0}, {"digest": "x"}])
+def test_a_line_that_was_changed_is_not_intact(tmp_path, change):
+    path = tmp_path / "c.jsonl"
+    append(path, ONE)
+    ((whole,), _) = read(path)
+    assert whole.intact
+    assert whole == ONE
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}) + "\n")
+    ((changed,), _) = read(path)
+    assert not changed.intact
+
+
+def test_a_line_without_a_digest_is_no_certificate(tmp_path):
+    path = tmp_path / "c.jsonl"
+    values = json.loads(ONE.to_json())
+    del values["digest"]
+    path.write_text(json.dumps(values) + "\n")
+    with pytest.raises(ProodError, match=r"line 1 .* is no certificate: its digest is None"):
+        read(path)

@@ -1,3 +1,5 @@
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,14 @@ def test_a_file_of_certificates_is_verified(run: Path, tmp_path: Path) -> None:
 def test_wrong_words_are_one_line(run: Path, words: list[str], said: str) -> None:
     with pytest.raises(ProodError, match=said):
         call(*words, "--model", str(run), "--limit", "1")
+
+
+@pytest.mark.parametrize("key", ["bound", "eps", "confidence"])
+def test_the_smallest_change_of_a_number_is_refuted(run: Path, tmp_path: Path, key: str) -> None:
+    out = tmp_path / "certificates.jsonl"
+    call("faces", "--model", str(run), "--eps", "0.02", "--limit", "1", "--out", str(out))
+    values = json.loads(out.read_text())
+    values[key] = math.nextafter(values[key], math.inf)  # still true, but not what was written
+    out.write_text(json.dumps(values) + "\n")
+    with pytest.raises(ProodError, match="1 of 1 certificates are refuted"):
+        CliRunner().invoke(app, ["verify", str(out)], catch_exceptions=False)

@@ -35,7 +35,7 @@ def _over_ball(box: Box, ball: Ball, plane: Plane) -> Tensor:
 def _at(slope: Tensor, point: Tensor) -> Tensor:
     """At least slope·point, in float64."""
     products = slope * point
-    return products.flatten(1).sum(1) + positive_sum((slope[0].numel() + 64) * 2.0**-52 * products.abs())
+    return products.flatten(1).sum(1) + positive_sum((slope.shape[1:].numel() + 64) * 2.0**-52 * products.abs())
 
 
 def concretise(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,22 @@ class Certificate:
     arithmetic: str = "float32"
     version: str = __version__
     format: int = FORMAT
+    digest: str = field(default="", compare=False)  # as read from a file, of all the rest
 
     def to_json(self) -> str:
         """One line; Python writes floats so that they read back as the same floats."""
-        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
+        return json.dumps(self._facts() | {"digest": self._digest()}, ensure_ascii=False, allow_nan=False)
+
+    @property
+    def intact(self) -> bool:
+        """Whether the line is as it was written. A forger may write a new digest: all else is checked as well."""
+        return self.digest in ("", self._digest())
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "digest"}
+
+    def _digest(self) -> str:
+        return hashlib.sha256(json.dumps(self._facts(), sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
@@ -83,6 +95,7 @@ class Certificate:
             arithmetic=_text(values, "arithmetic"),
             version=_text(values, "version"),
             format=_integer(values, "format"),
+            digest=_text(values, "digest"),
         )
         if certificate.norm not in NORMS:
             raise ValueError(f"its norm is {certificate.norm!r}, not one of {', '.join(NORMS)}")

@@ -100,8 +100,13 @@ def descend(
     return {number: value.detach() for number, value in best.items()}, best_extra
 
 
-def tilts(linear: Linear, choice: Mapping[int, Tensor], steps: int) -> Tensor | None:
-    """The slopes π for `Joint` that descent finds, with all other slopes as they are; None where there is no such."""
+def tilts(
+    linear: Linear, choice: Mapping[int, Tensor], steps: int, extra: Mapping[int, Tensor] | None = None
+) -> Tensor | None:
+    """The slopes π for `Joint` that descent finds, with all other slopes as they are; None where there is no such.
+
+    The search starts from those that `linear` has.
+    """
     joint = linear.joint
     if joint is None or steps < 1:
         return None
@@ -111,7 +116,7 @@ def tilts(linear: Linear, choice: Mapping[int, Tensor], steps: int) -> Tensor | 
         first = start(
             linear.box(len(linear.layers)).radius, sound=linear.boxes[0].sound, slopes=slopes, owner=linear.owner
         )
-        plane = linear.back(first, {}, watch, until=joint.number - 1)
+        plane = linear.back(first, extra or {}, watch, until=joint.number - 1)
         group = joint.group(watch[joint.number], linear.box(joint.number), linear.owner)
         scale = group.scale
 
@@ -121,7 +126,10 @@ def tilts(linear: Linear, choice: Mapping[int, Tensor], steps: int) -> Tensor | 
             lowered = linear.pulls[number](lowered)
         return maximum(linear.boxes[0], lowered)
 
-    best, _ = descend(bound_of, {0: torch.full_like(scale, 0.5)}, steps, rate=TILT_RATE)
+    places = torch.full_like(scale, 0.5)
+    if linear.tilt is not None:
+        places += 0.5 * (linear.tilt / scale.clamp_min(torch.finfo(scale.dtype).tiny)).clamp(-1, 1)
+    best, _ = descend(bound_of, {0: places}, steps, rate=TILT_RATE)
     return (2 * best[0] - 1) * scale
 
 

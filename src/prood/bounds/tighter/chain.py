@@ -53,7 +53,7 @@ class Linear:
     pulls: tuple[Pullback, ...]
     owner: Tensor | None = None  # the images' rows, if a row is not the image of the same number
     cut: Mapping[int, Box] = field(default_factory=dict)  # boxes that the rows have of their own, by layer
-    tilt: Tensor | None = None  # the slopes π of `Joint` for each image
+    tilt: Tensor | None = None  # the slopes π of `Joint` for each row
 
     @classmethod
     def of(cls, layers: list[nn.Module], box: Box, refine: Refine | None = None, first: Refine | None = None) -> Linear:
@@ -110,7 +110,9 @@ class Linear:
         joint: bool = False,
         until: int = 0,
     ) -> Plane:
-        """Pull a plane back to the images, or to what enters the layer `until`. `extra` slopes are added to those over what enters a layer.
+        """Pull a plane back to the images, or to what enters the layer `until`.
+
+        `extra` slopes are added to those over what enters a layer.
 
         That keeps it an upper bound where they have the sign of the value: in β-CROWN (Wang et al. 2021), β·z with
         β ≥ 0 on z ≥ 0 and −β·z on z ≤ 0. Rounding the sum only changes β. `watch` collects the slopes over the
@@ -127,7 +129,7 @@ class Linear:
                 plane = plane.onto(plane.slope + extra[number], plane.offset)
             if together is not None and number == together.number - 1:
                 assert group is not None
-                plane = together.lower(plane, group, None if self.tilt is None else plane.of(self.tilt))
+                plane = together.lower(plane, group, self.tilt)
         if watch is not None:
             watch[-1] = plane.slope
         return plane

@@ -50,18 +50,31 @@ class Group:
     def least(self, tilt: Tensor | None) -> Tensor:
         """δ for each pixel, (R, P), at slopes π of (R, P, n)."""
         with torch.no_grad():
-            best = value = None
-            for pattern in range(2 ** self.steep.shape[2]):
-                new = self._at(torch.full_like(self.steep[..., 0], pattern, dtype=torch.long), tilt)
-                better = torch.ones_like(new, dtype=torch.bool) if value is None else new < value
-                value = new if value is None else torch.where(better, new, value)
-                best = torch.where(better, pattern, 0 if best is None else best)
-            assert best is not None
+            best = self._worst(tilt)
         least = self._at(best, tilt)  # once more, with a gradient
         if self.lost is None:
             return least
         sizes = least.abs() if tilt is None else least.abs() + (tilt.abs() * self.radius).sum(2)
         return least - self.lost - 4 * _OWN * sizes
+
+    def _worst(self, tilt: Tensor | None) -> Tensor:
+        """Which of the 2ᵏ affine functions has the smallest minimum over the box; bit i is unit i's side."""
+        products, heights = self.steep[..., None] * self.weight, self.steep * self.middle
+        slope = torch.einsum("rpk,rpkn->rpn", self.chord, products)
+        slope = slope if tilt is None else slope - tilt
+        constant = (self.steep * self.gap + self.chord * heights).sum(2)
+        value = constant - (slope.abs() * self.radius).sum(2)
+        best, pattern = torch.zeros_like(value, dtype=torch.long), 0
+        for count in range(1, 2 ** self.steep.shape[2]):
+            unit = (count & -count).bit_length() - 1  # Gray's order: one unit changes sides at a time
+            pattern ^= 1 << unit
+            sign = -1 if pattern >> unit & 1 else 1
+            slope = slope.add_(products[:, :, unit], alpha=sign)
+            constant = constant.add_(heights[:, :, unit], alpha=sign)
+            new = constant - (slope.abs() * self.radius).sum(2)
+            best = torch.where(new < value, pattern, best)
+            value = torch.minimum(new, value)
+        return best
 
     def _at(self, pattern: Tensor, tilt: Tensor | None) -> Tensor:
         """The smallest value of one of the 2ᵏ affine functions, less π·(x − c), over the box."""

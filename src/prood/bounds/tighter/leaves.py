@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prood.bounds.box import Box
 from prood.bounds.registry import Plane, Pullback, rule_for
-from prood.bounds.tighter.alpha import descend
+from prood.bounds.tighter.alpha import descend, tilts
 from prood.bounds.tighter.chain import Choice, Linear, intersect, rows
 
 Unit = tuple[int, int]
@@ -58,11 +58,20 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[li
         if number in signs:  # a unit of known sign is linear, even where rounding leaves its box a hair across zero
             given = torch.where(signs[number] == 0, given, (signs[number] > 0).to(given))
         slopes[number] = given
-    scout = branch(pair.scout, owner, signs)
+    tilt = None if pair.proof.tilt is None else pair.proof.tilt[owner]
+    scout = replace(
+        branch(pair.scout, owner, signs), tilt=None if tilt is None else tilt.to(pair.scout.boxes[0].radius)
+    )
     rate = 0.25 * 0.7 ** min(leaf.polished for leaf in leaves)
-    best, extra = descend(lambda s, e: scout.bound(s, extra=e), slopes, steps, signs=signs, extra=betas, rate=rate)
+    best, extra = descend(
+        lambda s, e: scout.bound(s, extra=e, joint=True), slopes, steps, signs=signs, extra=betas, rate=rate
+    )
     with torch.no_grad():
-        proof = branch(pair.proof, owner, signs)
+        if tilt is not None and steps:
+            tilt = tilts(scout, best, steps, extra)
+        proof = replace(
+            branch(pair.proof, owner, signs), tilt=None if tilt is None else tilt.to(pair.proof.boxes[0].radius)
+        )
         wide = pair.proof.boxes[0].radius.dtype
         watch: Choice = {}
         bound = proof.bound(

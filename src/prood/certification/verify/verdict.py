@@ -63,6 +63,8 @@ class Verifier:
         return replace(verdict, seconds=time.perf_counter() - start)
 
     def _verify(self, certificate: Certificate) -> Verdict:
+        if not certificate.intact:
+            raise Refuted("it was changed after it was written: its digest does not match")
         model = self._model(certificate)
         image = self._image(certificate, model.network)
         _check_confidence(certificate, model)
