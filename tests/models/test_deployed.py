@@ -100,7 +100,7 @@ def points_of(g: Discriminator, images: Tensor, eps: Tensor) -> Iterator[Tensor]
     point = images
     for turn in range(1_000_000_000):
         if turn % 4 == 0:
-            yield torch.where(torch.rand_like(images) < torch.rand(len(images), 1, 1, 1), low, high)
+            yield torch.where(torch.rand_like(images) < torch.rand_like(images[:, :1, :1, :1]), low, high)
         elif turn % 4 == 1:
             yield torch.clamp(torch.lerp(low, high, torch.rand_like(images)), low, high)
         else:

@@ -43,7 +43,7 @@ def upper_bound(
     "crown-ibp" takes those boxes as pre-activation bounds and passes one linear relaxation backwards; "best" is
     the smaller of the two, or the interval bound alone where a layer has no linear rule. Behind it, each at most the
     one before, with what `budget` allows and without gradients: "alpha-crown" optimises the lower slopes, "crown" also
-    tightens the bounds of hidden units, "bab" also splits units. "auto" goes on with an image only while its verdict
+    tightens the bounds of hidden units and relaxes those of the first convolution together, "bab" also splits units. "auto" goes on with an image only while its verdict
     is open, that is, whether all values are below `threshold` (a number, or one per image); without a threshold it is
     "alpha-crown". "bab" stops where the bound is below the threshold.
 
@@ -77,9 +77,7 @@ def upper_bound(
     return _bound(network, _region(images, eps, norm, clip, sound=False), method)
 
 
-def _region(
-    images: Tensor, eps: float | Tensor, norm: Norm, clip: tuple[float, float] | None, *, sound: bool
-) -> Box:
+def _region(images: Tensor, eps: float | Tensor, norm: Norm, clip: tuple[float, float] | None, *, sound: bool) -> Box:
     """The ball: a box, or the part of one inside another ball."""
     if sound:
         box = Box.sound_ball(images, eps, clip=clip)

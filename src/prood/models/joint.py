@@ -114,7 +114,9 @@ class ProoD(nn.Module):
 
     def in_logit_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         """ḡ(x) + Δ; the sum is the one that `in_logit` makes, and rounding keeps the order."""
-        return self.discriminator.upper_bound(images, eps, **options) + self.shift
+        bound = self.discriminator.upper_bound(images, eps, **options) + self.shift
+        # Where a processor flushes subnormal numbers to zero, a sum just below zero becomes zero.
+        return torch.where((bound < 0) & (bound > -torch.finfo(bound.dtype).tiny), 0, bound)
 
     def certified_radius(
         self, images: Tensor, threshold: float, *, largest: float = 1.0, **options: Unpack[bounds.Options]

@@ -88,7 +88,7 @@ class _Windowed:
     ) -> Tensor:
         owner, channel, top, left = self.units.unbind(1)
         slope = self.box.radius.new_zeros(len(owner), self.box.radius.shape[1], 1, 1)
-        slope[torch.arange(len(owner)), channel] = sign
+        slope[torch.arange(len(owner), device=owner.device), channel] = sign
         return self.windows.bound(slope, Place(owner, top, left), slopes, middle=middle, used=used)
 
 
@@ -105,7 +105,7 @@ class _Dense:
     ) -> Tensor:
         owner, *unit = self.units.unbind(1)
         slope = self.box.radius.new_zeros(len(owner), *self.box.radius.shape[1:])
-        slope[(torch.arange(len(owner)), *unit)] = sign
+        slope[(torch.arange(len(owner), device=owner.device), *unit)] = sign
         offset = torch.zeros(len(owner), dtype=torch.float64 if self.box.sound else slope.dtype, device=slope.device)
         if used is not None:
             whole = initial(self.before, middle=middle)

@@ -84,11 +84,12 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[li
         candidates = _candidates(proof, watch, signs, splits)
         box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(pair.scout.boxes[0].radius)
         point = box.middle + box.radius * slope.sign()
-    measured = []
+    measured, multipliers = [], iter(_sparse(extra, leaves))
+    values = bound.tolist()
     for row, leaf in enumerate(leaves):
-        betas_of = {unit: extra[unit[0]][row].flatten()[unit[1]].item() for unit in leaf.signs}
+        betas_of = dict(zip(leaf.signs, next(multipliers), strict=True))
         kept = {number: slope[row].half() for number, slope in best.items()}
-        value = min(leaf.bound, bound[row].item())  # it is a part of its parent
+        value = min(leaf.bound, values[row])  # it is a part of its parent
         measured.append(replace(leaf, bound=value, betas=betas_of, slopes=kept, candidates=candidates[row]))
     return measured, point
 
@@ -124,6 +125,22 @@ def _dense(known: list[dict[Unit, float]], layer: int, shape: torch.Size) -> Ten
     return values.reshape(-1, *shape)
 
 
+def _sparse(extra: Choice, leaves: list[Leaf]) -> list[list[float]]:
+    """The entries of the split units, fetched from the device once a layer."""
+    result = [[0.0] * len(leaf.signs) for leaf in leaves]
+    for number, values in extra.items():
+        places = [
+            (row, place, unit)
+            for row, leaf in enumerate(leaves)
+            for place, (layer, unit) in enumerate(leaf.signs)
+            if layer == number
+        ]
+        at = torch.tensor(places, device=values.device)
+        for (row, place, _), value in zip(places, values.flatten(1)[at[:, 0], at[:, 2]].tolist(), strict=True):
+            result[row][place] = value
+    return result
+
+
 def _candidates(linear: Linear, watch: Choice, signs: Choice, count: int) -> list[tuple[Unit, ...]]:
     """The unsplit units with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
     scores, units = [], []
@@ -138,10 +155,11 @@ def _candidates(linear: Linear, watch: Choice, signs: Choice, count: int) -> lis
         units.append(torch.stack([torch.full_like(top.indices, number), top.indices], dim=2))
     score, unit = torch.cat(scores, 1), torch.cat(units, 1)
     order = score.argsort(dim=1, descending=True)[:, :count]
-    result = []
-    for row, places in enumerate(order.tolist()):
-        result.append(tuple((int(unit[row, p, 0]), int(unit[row, p, 1])) for p in places if score[row, p] > 0))
-    return result
+    best, units_of = score.gather(1, order).tolist(), unit.gather(1, order[..., None].expand(-1, -1, 2)).tolist()
+    return [
+        tuple((layer, number) for (layer, number), value in zip(row, high, strict=True) if value > 0)
+        for row, high in zip(units_of, best, strict=True)
+    ]
 
 
 def _height(box: Box) -> Tensor:

@@ -116,9 +116,7 @@ class Step:
     def _adjoint(self, slope: Tensor, place: Place) -> tuple[Tensor, Place]:
         layer = self.layer
         if isinstance(layer, nn.Conv2d):
-            slope = F.conv_transpose2d(
-                slope, layer.weight, stride=layer.stride, groups=layer.groups, dilation=layer.dilation
-            )
+            slope = _transposed(layer, slope)
             assert not isinstance(layer.padding, str)
             (sh, sw), (ph, pw) = layer.stride, layer.padding
             return slope, place.spread((sh, sw), (ph, pw), (slope.shape[2], slope.shape[3]))
@@ -127,6 +125,23 @@ class Step:
             slope = F.interpolate(slope, scale_factor=size, mode="nearest") / size**2
             return slope, place.spread((size, size), (0, 0), (slope.shape[2], slope.shape[3]))
         return self.rule.adjoint(layer, slope, slope), place
+
+
+def _transposed(layer: nn.Conv2d, slope: Tensor) -> Tensor:
+    """The transposed convolution of windows, without padding."""
+    if layer.groups > 1:
+        return F.conv_transpose2d(
+            slope, layer.weight, stride=layer.stride, groups=layer.groups, dilation=layer.dilation
+        )
+    # One product of matrices: in float64, and without cuDNN, torch's own function goes from window to window.
+    columns = (slope.flatten(2).transpose(1, 2) @ layer.weight.flatten(1)).transpose(1, 2)
+    size = tuple(
+        (side - 1) * stride + dilation * (kernel - 1) + 1
+        for side, stride, dilation, kernel in zip(
+            slope.shape[2:], layer.stride, layer.dilation, layer.kernel_size, strict=True
+        )
+    )
+    return F.fold(columns, size, layer.kernel_size, layer.dilation, 0, layer.stride)
 
 
 def _pool_size(layer: nn.AvgPool2d) -> int:
