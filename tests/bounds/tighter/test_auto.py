@@ -81,3 +81,21 @@ def test_chunks_do_not_matter(network: nn.Sequential, quick: Budget) -> None:
         return upper_bound(network, x, 0.1, method="crown", budget=replace(quick, values=values))
 
     torch.testing.assert_close(bounds(1), bounds(1 << 24), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_points_outside_of_the_ball_decide_nothing(network: nn.Sequential, quick: Budget, norm, monkeypatch) -> None:
+    """The box around the ball contains larger values than the ball: none may be taken for attained."""
+    x, found = torch.rand(8, 5), []
+    stage = pipeline.Tightening.climb
+
+    def watched(self, state):
+        state = stage(self, state)
+        found.append(state.found)
+        return state
+
+    monkeypatch.setattr(pipeline.Tightening, "climb", watched)
+    bound = upper_bound(network, x, 0.3, method="bab", norm=norm, clip=None, budget=replace(quick, splits=100))
+    upper_bound(network, x, 0.3, method="auto", norm=norm, clip=None, threshold=bound - 1e-3, budget=quick)
+    assert torch.cat(found).numel() == 8
+    assert (torch.cat(found) <= bound).all()

@@ -26,8 +26,11 @@ from prood.bounds.rounding import positive_sum
 GROUP = 6
 """Units of a group, k: those at a pixel that pay most. The time doubles with each."""
 
+_TERMS = 1000
+"""The inputs of a unit, at most."""
+
 _OWN = 1e-12
-"""Our own rounding relative to the sizes of the sums: they have far less than a thousand terms, in float64."""
+"""Our own rounding in float64, relative to the sizes of sums that long, several times over."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class Joint:
         rule = rule_for(layer)
         if type(rule) is not Conv2dRule or not isinstance(layer, nn.Conv2d) or isinstance(layer.padding, str):
             return None
-        if layer.groups > 1 or layer.padding_mode != "zeros":
+        if layer.groups > 1 or layer.padding_mode != "zeros" or layer.weight[0].numel() > _TERMS:
             return None
         box, lost = boxes[number - 1], None
         radius = box.radius
@@ -145,7 +148,7 @@ class Joint:
         least = group.least(tilt)
         if tilt is None:
             saved = least.clamp(min=0).sum(1)
-            return plane.onto(plane.slope, plane.offset - saved * (1 - _OWN))
+            return plane.onto(plane.slope, plane.offset - saved * (1 - (least.shape[1] + 64) * 2.0**-52))
         slope, centre = self._spread(tilt), plane.of(self.inputs.middle)
         offset = plane.offset - least.sum(1) + (slope * centre).flatten(1).sum(1)
         if self.lost is not None:  # our own sums: of δ, of π·c, and of the slopes

@@ -83,7 +83,8 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[li
         bound = torch.where(bound.isnan(), torch.inf, bound)
         candidates = _candidates(proof, watch, signs, splits)
         box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(pair.scout.boxes[0].radius)
-        point = box.middle + box.radius * slope.sign()
+        # The corner of a box lies outside of an ℓ2 or ℓ1 ball: there the image itself has to do.
+        point = box.middle + box.radius * slope.sign() if box.within is None else box.points
     measured, multipliers = [], iter(_sparse(extra, leaves))
     values = bound.tolist()
     for row, leaf in enumerate(leaves):

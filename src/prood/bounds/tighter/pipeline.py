@@ -98,6 +98,11 @@ class Tightening:
             found = torch.maximum(found, value.detach().to(found))
             length = box.radius * (1 - step / _CLIMB)
             point = torch.clamp(point.detach() + length * gradient.sign(), box.lower, box.upper)
+            if box.within is not None:  # back into the ball: what lies outside decides nothing
+                centre = box.within.centre.to(point)
+                size = (point - centre).flatten(1).norm(p=2 if box.within.norm == "l2" else 1, dim=1)
+                share = (box.within.eps.to(size) * (1 - 1e-6) / size.clamp_min(1e-30)).clamp(max=1)
+                point = centre + (point - centre) * share.reshape(-1, *[1] * (point.ndim - 1))
         return replace(state, found=torch.maximum(found, self.value(point).to(found)))
 
     def parameters_of_search(self) -> list[Tensor]:
