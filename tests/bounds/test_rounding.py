@@ -154,5 +154,5 @@ def test_sound_bounds_are_a_little_above_plain_ones(method: str) -> None:
             upper_bound(net.eval(), images, eps, method=method, arithmetic=arithmetic)
             for arithmetic in ("sound", "plain")
         )
-        torch.testing.assert_close(sound, plain.detach(), rtol=0, atol=1e-3 if method == "ibp" else 1e-4)
+        torch.testing.assert_close(sound, plain.detach(), rtol=0, atol=3e-3 if method == "ibp" else 1e-4)
         assert (sound >= plain - 1e-6).all()

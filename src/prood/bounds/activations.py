@@ -44,7 +44,11 @@ class ReLURule(Monotone[nn.Module]):
 
     def _sound_interval(self, box: Box, leak: float) -> Box:
         if leak == 0:
-            return replace(box.monotone(torch.relu), positive=True)
+            # The plain form's errors: h and what is compared with it are off by a rounding of c + r = 2h at most.
+            centre, radius = _BoxReLU.apply(box.centre, box.radius)  # type: ignore[no-untyped-call]
+            own = unit(radius)
+            grown = torch.add(radius * (1 + 8 * own), centre[box.n_points :], alpha=8 * own)
+            return replace(box.onto(centre, grown), positive=True)
         result = box.monotone(lambda x: F.leaky_relu(x, leak))
         # The network rounds the slope and the product; we do so in our own arithmetic.
         rounding = up(2 * (UNIT + unit(result.radius)) * result.size) + SMALLEST

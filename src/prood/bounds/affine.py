@@ -79,12 +79,19 @@ class NegativeLinearRule(LinearRule):
         result, rounding = super()._through(layer, box)
         if not box.sound:
             return replace(result, exact_upper=widen(self.apply(layer, box.lower))), rounding
+        return self._capped(layer, box, result), rounding
+
+    def _inflated(self, layer: nn.Linear, box: Box) -> Box:
+        return self._capped(layer, box, super()._inflated(layer, box))
+
+    @staticmethod
+    def _capped(layer: nn.Linear, box: Box, result: Box) -> Box:
         if not box.positive:
-            return result, rounding
+            return result
         # Nothing positive is ever added to the bias if no input is negative, and rounding keeps the order. A negative
         # bias that is subnormal may be flushed to zero.
         cap = torch.where(layer.bias.abs() < SMALLEST, layer.bias.clamp(min=0), layer.bias)
-        return replace(result, exact_upper=torch.minimum(result.upper, cap)), rounding
+        return replace(result, exact_upper=torch.minimum(result.upper, cap))
 
     def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
         # The weights are exponentials, computed anew in each forward pass by whatever library is there.

@@ -116,7 +116,8 @@ class Box:
     @property
     def size(self) -> Tensor:
         """The largest absolute value in the box."""
-        return torch.maximum(self.upper, -self.lower)
+        size = self.middle.abs() + self.radius
+        return up(size) if self.sound else size
 
     def monotone(self, function: Callable[[Tensor], Tensor]) -> Box:
         """The image of the box under a function that does not decrease in any coordinate."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.bounds.box import Box
-from prood.bounds.rounding import EXACT, Rounding, Sums, errors, positive_sum
+from prood.bounds.rounding import EXACT, Rounding, Sums, errors, inflate, positive_sum, relative_error
 from prood.errors import ProodError
 
 
@@ -134,7 +134,24 @@ class Affine(Rule[L]):
         )
 
     def interval(self, layer: L, box: Box) -> Box:
-        return self._through(layer, box)[0]
+        return self._inflated(layer, box) if box.sound else self._through(layer, box)[0]
+
+    def _inflated(self, layer: L, box: Box) -> Box:
+        """A sound box at the price of a plain one: what rounding may add goes through |W| together with the radius.
+
+        A little larger than that of `_through`, which also knows what planes have to pay.
+        """
+        size = box.size
+        sums = self.sums(layer, (size != 0).to(size.dtype))
+        if sums is EXACT:
+            return self._through(layer, box)[0]
+        share = relative_error(sums, size)
+        centre = widen(self.apply(layer, box.centre))
+        radius = self.apply_absolute(layer, torch.addcmul(box.radius, size, share))
+        radius, overflow = inflate(sums, size, share, radius)
+        if box.overflow is not None:
+            overflow = overflow | box.overflow
+        return replace(box.onto(centre, radius), overflow=overflow, positive=box.positive and self.keeps_sign)
 
     def relax(self, layer: L, box: Box, slopes: Slopes) -> tuple[Box, Pullback]:
         result, rounding = self._through(layer, box)

@@ -121,6 +121,29 @@ def errors(sums: Sums, size: Tensor, radius: Tensor, reach: Tensor, centre: Tens
     return rounding, up(radius + deployed * (1 + ours / UNIT), 4)
 
 
+def relative_error(sums: Sums, size: Tensor) -> Tensor:
+    """What both roundings, the network's and ours, add to a sum at most, as a share of Σ|wᵢxᵢ| + |b|; (B, 1, …)."""
+    ours = unit(size)
+    count = torch.as_tensor(sums.terms + sums.within, dtype=size.dtype, device=size.device) + 4 + 2 * sums.extra
+    count = count.flatten(1).amax(1) if count.ndim > 1 else count.expand(len(size))
+    share = count * (UNIT / (1 - 2 * count * UNIT) + 2 * ours)
+    share = torch.where(count * UNIT > 0.25, torch.inf, share)  # where the model ends
+    return up(share, 16).reshape(-1, *[1] * (size.ndim - 1))
+
+
+def inflate(sums: Sums, size: Tensor, share: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """The radius of a layer's box from |W|(r + share·size) as we computed it, and whether a sum may overflow."""
+    share = share.reshape(-1, *[1] * (radius.ndim - 1))
+    limit = radius.flatten(1).amax(1) if radius.numel() else radius.new_zeros(len(radius))
+    largest = torch.as_tensor(sums.offset).amax()
+    # radius ≥ share·|W|·size, and so it tells how large the sums may be.
+    fits = (limit / share.flatten() + largest) * sums.stretch < LARGEST  # false for NaN
+    fits &= (sums.weight < LARGEST) & (size.flatten(1).amax(1) < LARGEST if size.numel() else True)
+    # Both factors of the computed sum are positive: it is too small by a relative error of less than the share.
+    grown = torch.addcmul(radius, radius, share) if radius.ndim else radius
+    return up(grown + share * sums.offset + _underflow(sums, size), 8), ~fits
+
+
 def _underflow(sums: Sums, size: Tensor) -> Tensor:
     """What underflows may add: at most the smallest normal number a product and a sum, or a factor that is flushed."""
     each = 4 * SMALLEST * (1 + sums.weight + size.flatten(1).amax(1))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from prood.bounds.box import Box
 from prood.bounds.concrete import finish, scalar
-from prood.bounds.registry import interval
+from prood.bounds.registry import relax
 from prood.bounds.tighter.alpha import better_start, optimise, tilts
 from prood.bounds.tighter.branching import Limits, branch_and_bound
 from prood.bounds.tighter.budget import Budget
@@ -68,7 +68,7 @@ class Tightening:
     def fits(self, box: Box) -> bool:
         """Whether the row of layers is the network, on which its own rule has the last word."""
         first = rows(box, torch.zeros(1, dtype=torch.long, device=box.radius.device))
-        return same(interval(self.network, first), Linear.of(self.layers, first).boxes[-1])
+        return same(relax(self.network, first)[0], Linear.of(self.layers, first).boxes[-1])
 
     def at_once(self, box: Box) -> int:
         """Images in a chunk."""
