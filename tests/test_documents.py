@@ -40,12 +40,15 @@ def test_the_rules_of_contributing(monkeypatch):
         torch.nn.Linear(3, 2), torch.nn.Sigmoid(), names["Scale"](-2.0), torch.nn.Linear(2, 1)
     )
     images = torch.rand(50, 3)
-    bound = bounds.upper_bound(network, images, 0.1)
+    bound = bounds.upper_bound(network, images, 0.1, arithmetic="plain")
     for _ in range(50):
         near = (images + 0.1 * torch.empty_like(images).uniform_(-1, 1)).clamp(0, 1)
         assert (network(near).squeeze(1) <= bound + 1e-6).all()
     scaled = torch.nn.Sequential(names["Scale"](-2.0), torch.nn.Linear(3, 1))
-    assert bounds.upper_bound(scaled, images, 0.1, method="crown-ibp").shape == (50,)
+    bound = bounds.upper_bound(scaled, images, 0.1, method="crown-ibp")
+    assert (scaled((images + 0.1).clamp(0, 1)).squeeze(1) <= bound).all()
+    with pytest.raises(prood.ProodError, match="how Sigmoid rounds is not known"):
+        bounds.upper_bound(network, images, 0.1)
 
 
 def test_the_attack_of_contributing():
@@ -65,7 +68,7 @@ def test_the_source_of_contributing(monkeypatch):
     assert prood.data.load("mine:train").classes == ("cat", "dog")
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/soundness.md"])
 def test_links_and_files_that_are_named_exist(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#:]+)\)", text):

@@ -22,8 +22,9 @@ ALLOWED = {
     "training": {"models", "data", "bounds"},
     "attacks": {"models"},
     "evaluation": {"attacks", "bounds", "models", "data"},
+    "certification": {"models", "bounds", "data"},
     "quickstart": {"data", "training", "evaluation"},
-    "cli": {"bounds", "models", "data", "training", "attacks", "evaluation", "quickstart"},
+    "cli": {"bounds", "models", "data", "training", "attacks", "evaluation", "certification", "quickstart"},
 }
 
 

@@ -151,3 +151,20 @@ def test_infinite_scores_are_scores(scored):
     assert low.value.tolist() == [0.0, -math.inf]
     with pytest.raises(ProodError, match="not a number"):
         Search(scored(lambda u: torch.full((len(u),), math.nan)), x, 0.1, goal=torch.ones(2))
+
+
+def test_scored_again_points_have_the_score_itself_and_none_below_the_image(scored):
+    """The search may round otherwise, as on a GPU: here its scores are too high by different amounts."""
+    x = torch.full((3, *SHAPE), 0.5)
+    score = scored(lambda u: u.double().sum((1, 2, 3)))
+    flaw = torch.tensor([0.0, 0.5, 0.5], dtype=torch.float64)
+    score.quick = lambda u: score(u) + flaw[: len(u)]
+    search = Search(score, x, 0.1, goal=torch.full((3,), math.inf, dtype=torch.float64))
+    search.member = "mine"
+    search.values(x + torch.tensor([0.1, 0.05, -0.01]).view(3, 1, 1, 1), torch.arange(3))
+    search.best[2] = x[2] - 0.01  # the third point is lower than the image: only rounding made it look better
+    search.score_again()
+    assert torch.equal(search.clean, score(x))
+    assert torch.equal(search.value, score(search.best))
+    assert torch.equal(search.best[2], x[2])
+    assert torch.equal(search.best[:2], (x + torch.tensor([0.1, 0.05, 0]).view(3, 1, 1, 1))[:2])

@@ -1,12 +1,28 @@
 """What several tests of the bounds need: points of boxes, among them those that a gradient finds."""
 
+import importlib.util
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from prood.bounds import Box
+
+
+@pytest.fixture(scope="session")
+def simulator() -> ModuleType:
+    """The float32 hardware of simulator.py: tests are not a package, so it is loaded by its path."""
+    spec = importlib.util.spec_from_file_location("simulator", Path(__file__).with_name("simulator.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["simulator"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,10 @@
 """Upper bounds of whole networks: nothing in the ball exceeds them, and where they can be exact they are."""
 
+import copy
 import itertools
 import math
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import (
+    Arithmetic,
     Box,
     NegativeLinear,
     Normalise,
@@ -97,7 +100,10 @@ def test_nothing_in_the_ball_exceeds_the_bounds(
     torch.manual_seed(seed)
     x = images(3, shape) * 1.4 - 0.2  # some pixels lie outside of [0, 1]
     box = Box.ball(x, eps, clip=clip)
-    bounds = {method: upper_bound(network, x, eps, method=method, clip=clip).detach() for method in METHODS}
+    bounds = {
+        method: upper_bound(network, x, eps, method=method, clip=clip, arithmetic="plain").detach()
+        for method in METHODS
+    }
     assert all(bound.shape == (3,) and bound.isfinite().all() for bound in bounds.values())
     torch.testing.assert_close(bounds["best"], torch.minimum(bounds["ibp"], bounds["crown-ibp"]), rtol=0, atol=0)
 
@@ -155,13 +161,17 @@ def test_interval_bounds_grow_with_eps_and_start_at_the_output(
     x = images(2, shape)
     output = network(x.clone())[:, 0]
     for method in METHODS:
-        torch.testing.assert_close(upper_bound(network, x, 0.0, method=method), output, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            upper_bound(network, x, 0.0, method=method, arithmetic="plain"), output, rtol=1e-10, atol=1e-10
+        )
     previous = output
     for eps in (0.0, 1e-3, 0.01, 0.1, 0.5, 1.0, 2.0):
-        bound = upper_bound(network, x, eps, method="ibp")
+        bound = upper_bound(network, x, eps, method="ibp", arithmetic="plain")
         assert (bound >= previous - SLACK).all()
         previous = bound
-    everything = upper_bound(network, x, torch.inf, method="ibp")  # by eps = 1 the ball is the whole cube
+    everything = upper_bound(
+        network, x, torch.inf, method="ibp", arithmetic="plain"
+    )  # by eps = 1 the ball is the whole cube
     torch.testing.assert_close(previous, everything)
 
 
@@ -205,8 +215,10 @@ def test_linear_bounds_of_an_affine_network_are_exact(seed: int, eps: float) -> 
     box = Box.ball(x, eps)
     signs = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=8)), dtype=torch.float64).reshape(-1, 2, 2, 2)
     largest = network(box.middle + box.radius * signs).max()
-    torch.testing.assert_close(upper_bound(network, x, eps, method="crown-ibp")[0], largest, rtol=1e-9, atol=1e-9)
-    assert upper_bound(network, x, eps, method="ibp")[0] >= largest - SLACK
+    torch.testing.assert_close(
+        upper_bound(network, x, eps, method="crown-ibp", arithmetic="plain")[0], largest, rtol=1e-9, atol=1e-9
+    )
+    assert upper_bound(network, x, eps, method="ibp", arithmetic="plain")[0] >= largest - SLACK
 
 
 def largest_output(network: nn.Sequential, box: Box) -> float:
@@ -238,11 +250,15 @@ def test_one_hidden_layer_against_the_exact_maximum(seed: int, hidden: int, eps:
     box = Box.ball(x, eps, clip=None)
     exact = largest_output(network, box)
     for method in METHODS:
-        assert upper_bound(network, x, eps, method=method, clip=None).item() >= exact - SLACK
+        assert upper_bound(network, x, eps, method=method, clip=None, arithmetic="plain").item() >= exact - SLACK
     if hidden == 1:  # increasing or decreasing in one linear form: nothing is lost
-        assert upper_bound(network, x, eps, method="ibp", clip=None).item() == pytest.approx(exact, abs=1e-9)
+        assert upper_bound(network, x, eps, method="ibp", clip=None, arithmetic="plain").item() == pytest.approx(
+            exact, abs=1e-9
+        )
     if hidden == 1 and network[2].weight.item() > 0:
-        assert upper_bound(network, x, eps, method="crown-ibp", clip=None).item() == pytest.approx(exact, abs=1e-9)
+        assert upper_bound(network, x, eps, method="crown-ibp", clip=None, arithmetic="plain").item() == pytest.approx(
+            exact, abs=1e-9
+        )
     wide = torch.rand(2000, 2, dtype=torch.float64) * 2 - 1
     assert network(box.middle + box.radius * wide).max().item() <= exact + SLACK  # the reference itself
 
@@ -254,7 +270,7 @@ def test_linear_bounds_beat_intervals_where_signs_cancel() -> None:
     network[0].bias.data = torch.tensor([5.0, 10.0], dtype=torch.float64)
     network[2].weight.data = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
     x = torch.full((1, 2), 0.5, dtype=torch.float64)
-    linear, box = (upper_bound(network, x, 0.5, method=m).item() for m in ("crown-ibp", "ibp"))
+    linear, box = (upper_bound(network, x, 0.5, method=m, arithmetic="plain").item() for m in ("crown-ibp", "ibp"))
     bias = network[2].bias.item()
     assert linear == pytest.approx(-3 + bias)  # all units are on: 2b − 5 is exact
     assert box == pytest.approx(-2 + bias)
@@ -322,8 +338,8 @@ def test_one_eps_per_image(case: tuple[nn.Sequential, tuple[int, ...]], seed: in
     torch.manual_seed(seed)
     x, eps = images(3, shape), torch.tensor([0.0, 0.05, 0.4])
     for method in METHODS:
-        together = upper_bound(network, x, eps, method=method)
-        alone = [upper_bound(network, x[i : i + 1], eps[i].item(), method=method) for i in range(3)]
+        together = upper_bound(network, x, eps, method=method, arithmetic="plain")
+        alone = [upper_bound(network, x[i : i + 1], eps[i].item(), method=method, arithmetic="plain") for i in range(3)]
         torch.testing.assert_close(together, torch.cat(alone), rtol=1e-6, atol=1e-6)  # 0.05 is not 0.05f
 
 
@@ -335,9 +351,9 @@ def test_single_precision(
     network, shape = case
     torch.manual_seed(seed)
     x = images(2, shape)
-    double = [upper_bound(network, x, eps, method=method) for method in METHODS]
+    double = [upper_bound(network, x, eps, method=method, arithmetic="plain") for method in METHODS]
     network.float()
-    single = [upper_bound(network, x.float(), eps, method=method) for method in METHODS]
+    single = [upper_bound(network, x.float(), eps, method=method, arithmetic="plain") for method in METHODS]
     assert all(bound.dtype == torch.float32 for bound in single)
     torch.testing.assert_close(torch.stack(single).double(), torch.stack(double), rtol=1e-4, atol=1e-4)
 
@@ -355,19 +371,24 @@ def test_an_unknown_method_is_refused() -> None:
 
 @pytest.mark.parametrize("network", [nn.Linear(3, 3), nn.Identity(), nn.Linear(3, 2)])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_network_with_more_than_one_output_is_refused(network: nn.Module, method: str) -> None:
+@pytest.mark.parametrize("arithmetic", get_args(Arithmetic))
+def test_a_network_with_more_than_one_output_is_refused(
+    network: nn.Module, method: str, arithmetic: Arithmetic
+) -> None:
     """A sum of outputs, or a broadcast minimum, would look like a bound."""
     with pytest.raises(ProodError, match="one number per image"):
-        upper_bound(network, torch.rand(3, 3), 0.1, method=method)  # type: ignore[arg-type]
+        upper_bound(network, torch.rand(3, 3), 0.1, method=method, arithmetic=arithmetic)  # type: ignore[arg-type]
     box = Box.ball(torch.rand(3, 3), 0.1)
     with pytest.raises(ProodError, match="one number per image"):
         crown_ibp(network, box)
 
 
-def test_no_images_give_no_bounds() -> None:
+@pytest.mark.parametrize("arithmetic", get_args(Arithmetic))
+def test_no_images_give_no_bounds(arithmetic: Arithmetic) -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 1))
     for method in METHODS:
-        assert upper_bound(network, torch.rand(0, 1, 4, 4), 0.1, method=method).shape == (0,)
+        bound = upper_bound(network, torch.rand(0, 1, 4, 4), 0.1, method=method, arithmetic=arithmetic)
+        assert bound.shape == (0,)
 
 
 def test_concretise_is_the_last_step_of_crown_ibp() -> None:
@@ -377,12 +398,14 @@ def test_concretise_is_the_last_step_of_crown_ibp() -> None:
     torch.testing.assert_close(concretise(box, pullback, output.radius), crown_ibp(network, box))
 
 
-def test_networks_and_images_are_left_as_they_were() -> None:
+@pytest.mark.parametrize("arithmetic", get_args(Arithmetic))
+def test_networks_and_images_are_left_as_they_were(arithmetic: Arithmetic) -> None:
     network = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))
     x = torch.randn(2, 3)
-    before = x.clone()
-    upper_bound(network, x, 0.1, clip=None)
+    before, weights = x.clone(), copy.deepcopy(network.state_dict())
+    upper_bound(network, x, 0.1, clip=None, arithmetic=arithmetic)
     assert torch.equal(x, before)
+    assert all(torch.equal(value, weights[name]) for name, value in network.state_dict().items())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -392,23 +415,24 @@ def test_half_precision_products_keep_a_small_radius(method: str) -> None:
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 1))
     x = torch.rand(3, 1, 6, 6)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        bounds = [upper_bound(network, x, eps, method=method) for eps in (0.0, 1e-3, 1e-2)]  # type: ignore[arg-type]
+        bounds = [upper_bound(network, x, eps, method=method, arithmetic="plain") for eps in (0.0, 1e-3, 1e-2)]  # type: ignore[arg-type]
     assert all(bound.dtype == torch.float32 for bound in bounds)
     assert (bounds[0] < bounds[1]).all()
     assert (bounds[1] < bounds[2]).all()
-    exact = upper_bound(network, x, 1e-2, method=method)  # type: ignore[arg-type]
+    exact = upper_bound(network, x, 1e-2, method=method, arithmetic="plain")  # type: ignore[arg-type]
     torch.testing.assert_close(bounds[2], exact.detach(), rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize("arithmetic", get_args(Arithmetic))
 @pytest.mark.parametrize("seed", range(5))
-def test_a_saturated_network_is_bounded_by_exactly_its_ceiling(seed: int) -> None:
+def test_a_saturated_network_is_bounded_by_exactly_its_ceiling(seed: int, arithmetic: Arithmetic) -> None:
     """In float32: where every last hidden unit may be off, the bound is the last bias, not a bit less by rounding."""
     torch.manual_seed(seed)
     network = nn.Sequential(nn.Flatten(), nn.Linear(50, 40), nn.ReLU(), NegativeLinear(40, bias=0.1 + seed))
     nn.init.constant_(network[1].bias, -0.5)
     images = torch.rand(20, 1, 5, 10)
-    assert (upper_bound(network, images, 0.9, method="ibp") == network[3].bias).all()
-    assert (upper_bound(network, images, 0.9) == network[3].bias).all()
+    for method in ("ibp", "best"):
+        assert (upper_bound(network, images, 0.9, method=method, arithmetic=arithmetic) == network[3].bias).all()
 
 
 @pytest.mark.parametrize("method", ["ibp", "crown-ibp", "best"])
@@ -420,7 +444,7 @@ def test_a_float32_bound_is_never_below_the_value_at_the_image(method: str) -> N
     values = network(torch.cat([images, images]))[
         :200, 0
     ]  # the batch size of the bound: another one may round otherwise
-    assert (upper_bound(network, images, 0.0, method=method) >= values).all()  # type: ignore[arg-type]
+    assert (upper_bound(network, images, 0.0, method=method, arithmetic="plain") >= values).all()  # type: ignore[arg-type]
 
 
 def test_the_linear_bound_takes_the_better_of_two_choices_of_slopes() -> None:
@@ -431,5 +455,7 @@ def test_the_linear_bound_takes_the_better_of_two_choices_of_slopes() -> None:
     hidden = network[1](network[0](images))
     at_image = {network[1]: network[0](images) > 0, network[3]: network[2](hidden) > 0}
     choices = torch.stack([crown_ibp(network, box), crown_ibp(network, box, at_image)])
-    torch.testing.assert_close(upper_bound(network, images, 0.1, method="crown-ibp"), choices.amin(0))
+    torch.testing.assert_close(
+        upper_bound(network, images, 0.1, method="crown-ibp", arithmetic="plain"), choices.amin(0)
+    )
     assert set(choices.argmin(0).tolist()) == {0, 1}  # neither wins always

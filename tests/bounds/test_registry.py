@@ -16,6 +16,7 @@ from prood.bounds import (
     Residual,
     Rule,
     Slopes,
+    Sums,
     UnsupportedLayer,
     interval,
     register,
@@ -51,7 +52,7 @@ class Unknown(nn.Module):
 @pytest.mark.parametrize("method", ["best", "crown-ibp", "ibp"])
 def test_an_unknown_layer_is_named(layer: nn.Module, method: prood.bounds.Method) -> None:
     with pytest.raises(UnsupportedLayer) as caught:
-        upper_bound(scalar(nn.ReLU(), layer), torch.rand(2, 4, dtype=torch.float64), 0.1, method=method)
+        upper_bound(scalar(nn.ReLU(), layer).float(), torch.rand(2, 4), 0.1, method=method)
     message = str(caught.value)
     assert f"{type(layer).__module__}.{type(layer).__qualname__}" in message
     assert "@prood.bounds.register(" in message
@@ -74,12 +75,12 @@ def test_the_example_of_the_docstring(inside: Callable[..., Tensor]) -> None:
 
     images = torch.rand(2, 4, dtype=torch.float64)
     ball = Box.ball(images, 0.1)
-    bound = upper_bound(network, images, 0.1)  # "best" is content with the intervals
-    assert torch.equal(bound, upper_bound(network, images, 0.1, method="ibp"))
+    bound = upper_bound(network, images, 0.1, arithmetic="plain")  # "best" is content with the intervals
+    assert torch.equal(bound, upper_bound(network, images, 0.1, method="ibp", arithmetic="plain"))
     for point in inside(ball):
         assert (network(point)[:, 0] <= bound + 1e-9).all()
     with pytest.raises(NoLinearRule, match=r"Softplus.*pullback"):
-        upper_bound(network, images, 0.1, method="crown-ibp")
+        upper_bound(network, images, 0.1, method="crown-ibp", arithmetic="plain")
     with pytest.raises(NoLinearRule):
         relax(Residual(nn.Softplus()), ball)
 
@@ -103,8 +104,8 @@ def test_a_pullback_of_ones_own_gives_linear_bounds(inside: Callable[..., Tensor
 
     network = scalar(nn.Softplus())
     images = torch.rand(2, 4, dtype=torch.float64)
-    linear = upper_bound(network, images, 0.1, method="crown-ibp")
-    assert (linear < upper_bound(network, images, 0.1, method="ibp")).all()
+    linear = upper_bound(network, images, 0.1, method="crown-ibp", arithmetic="plain")
+    assert (linear < upper_bound(network, images, 0.1, method="ibp", arithmetic="plain")).all()
     for point in inside(Box.ball(images, 0.1)):
         assert (network(point)[:, 0] <= linear + 1e-9).all()
 
@@ -130,7 +131,68 @@ def test_an_affine_layer_of_ones_own() -> None:
     same[2].bias.data += same[2].weight.sum(1)
     same[2].weight.data *= 2
     torch.testing.assert_close(network(images), same(images))
-    torch.testing.assert_close(upper_bound(network, images, 0.1), upper_bound(same, images, 0.1))
+    torch.testing.assert_close(
+        upper_bound(network, images, 0.1, arithmetic="plain"), upper_bound(same, images, 0.1, arithmetic="plain")
+    )
+
+
+class Triple(nn.Module):
+    """y_i = x_i + x_i + x_i, a sum of three products."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x + x
+
+
+class TripleRule(Affine[Triple]):
+    def apply_absolute(self, layer: Triple, radius: Tensor) -> Tensor:
+        return 3 * radius
+
+    def adjoint(self, layer: Triple, slope: Tensor, like: Tensor) -> Tensor:
+        return 3 * slope
+
+
+def test_an_affine_layer_of_ones_own_says_how_it_rounds() -> None:
+    """Sound bounds need `sums`: how many products an output adds up, how many outputs an input goes to, how large the
+    weights are and, if there is one, the absolute value of the offset."""
+    register(Triple)(TripleRule)
+    network, images = scalar(Triple()).float(), torch.rand(2, 4)
+    for method in ("ibp", "crown-ibp", "best"):
+        with pytest.raises(UnsupportedLayer, match=r"how Triple rounds is not known: give its rule sums\(\)"):
+            upper_bound(network, images, 0.1, method=method)
+        assert upper_bound(network, images, 0.1, method=method, arithmetic="plain").isfinite().all()
+
+    @register(Triple)
+    class Rounded(TripleRule):
+        def sums(self, layer: Triple, live: Tensor) -> Sums:
+            return Sums(terms=3 * live, fan_out=1, weight=live.new_tensor(3.0))  # none where the input is exactly zero
+
+    for method in ("ibp", "crown-ibp", "best"):
+        sound, plain = (
+            upper_bound(network, images, 0.1, method=method, arithmetic=arithmetic) for arithmetic in ("sound", "plain")
+        )
+        torch.testing.assert_close(sound, plain, rtol=1e-5, atol=1e-5)
+        assert (sound >= plain - 1e-6).all()
+
+
+def test_a_monotone_layer_of_ones_own_says_that_it_rounds_nothing() -> None:
+    register(nn.Hardtanh)(type("Plain", (Monotone,), {}))
+    network, images = scalar(nn.Hardtanh()).float(), torch.rand(2, 4)
+    for method in ("ibp", "best"):
+        with pytest.raises(UnsupportedLayer, match=r"how Hardtanh rounds is not known: set exact = True"):
+            upper_bound(network, images, 0.1, method=method)
+        assert upper_bound(network, images, 0.1, method=method, arithmetic="plain").isfinite().all()
+
+    @register(nn.Hardtanh)
+    class Clamp(Monotone):
+        exact = True
+
+    for method in ("ibp", "best"):
+        sound, plain = (
+            upper_bound(network, images, 0.1, method=method, arithmetic=arithmetic) for arithmetic in ("sound", "plain")
+        )
+        torch.testing.assert_close(sound, plain, rtol=1e-5, atol=1e-5)
+    with pytest.raises(NoLinearRule):
+        upper_bound(network, images, 0.1, method="crown-ibp")
 
 
 def test_an_unfinished_rule_says_what_it_lacks() -> None:
@@ -178,7 +240,7 @@ def test_a_subclass_with_the_same_forward_inherits_the_rule() -> None:
 
     layer = Named(4, 1).double()
     images = torch.rand(2, 4, dtype=torch.float64)
-    torch.testing.assert_close(upper_bound(Chain(layer), images, 0.0), layer(images)[:, 0])
+    torch.testing.assert_close(upper_bound(Chain(layer), images, 0.0, arithmetic="plain"), layer(images)[:, 0])
 
 
 def test_a_subclass_with_another_forward_needs_its_own_rule() -> None:
@@ -208,7 +270,7 @@ def test_a_subclass_with_another_forward_needs_its_own_rule() -> None:
 @pytest.mark.parametrize("place", ["layer", "container", "nested"])
 def test_hooks_are_refused(kind: str, place: str) -> None:
     inner = nn.Sequential(nn.ReLU())
-    network = scalar(Residual(inner))
+    network = scalar(Residual(inner)).float()
     layer = {"layer": network[2], "container": network, "nested": inner}[place]
     if kind == "forward":
         handle = layer.register_forward_hook(lambda module, inputs, output: output + 100)
@@ -216,9 +278,9 @@ def test_hooks_are_refused(kind: str, place: str) -> None:
         handle = layer.register_forward_pre_hook(lambda module, inputs: inputs[0] + 100)
     for method in ("ibp", "crown-ibp", "best"):
         with pytest.raises(UnsupportedLayer, match="forward hooks"):
-            upper_bound(network, torch.rand(2, 4, dtype=torch.float64), 0.1, method=method)
+            upper_bound(network, torch.rand(2, 4), 0.1, method=method)
     handle.remove()
-    upper_bound(network, torch.rand(2, 4, dtype=torch.float64), 0.1)
+    upper_bound(network, torch.rand(2, 4), 0.1)
 
 
 def test_a_forward_put_on_the_instance_is_refused() -> None:

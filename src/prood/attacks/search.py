@@ -102,7 +102,7 @@ class Search:
     def values(self, points: Tensor, owner: Tensor) -> Tensor:
         """The scores of points, float64."""
         with torch.no_grad():
-            parts = [self.score(part).detach() for part in torch.split(points, self.rows)]
+            parts = [self.score.quick(part).detach() for part in torch.split(points, self.rows)]
         return self._keep(points, owner, torch.cat(parts), backward=False)
 
     def values_and_gradients(self, points: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,7 +111,7 @@ class Search:
         for part in torch.split(points, self.rows):
             with torch.enable_grad():
                 part = part.detach().requires_grad_(True)
-                scores = self.score(part)
+                scores = self.score.quick(part)
                 slope = None
                 if scores.requires_grad:
                     (slope,) = torch.autograd.grad(scores.sum(), part, allow_unused=True)
@@ -119,6 +119,15 @@ class Search:
             values.append(scores.detach())
             gradients.append(torch.zeros_like(part) if slope is None else slope.nan_to_num(0.0, 0.0, 0.0))
         return self._keep(points, owner, torch.cat(values), backward=True), torch.cat(gradients)
+
+    def score_again(self) -> None:
+        """The points found get the scores that the model returns for them; one that turns out lower makes way."""
+        with torch.no_grad():
+            parts = [self.score(part) for points in (self.images, self.best) for part in torch.split(points, self.rows)]
+        self.clean, self.value = torch.cat(parts).double().chunk(2)
+        lower = self.value < self.clean
+        self.best[lower] = self.images[lower]
+        self.value = torch.maximum(self.value, self.clean)
 
     def _keep(self, points: Tensor, owner: Tensor, values: Tensor, *, backward: bool) -> Tensor:
         self.forward += len(points)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +12,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from prood.bounds.box import Box
-from prood.bounds.registry import Monotone, Plane, Pullback, Slopes, UnsupportedLayer, register
+from prood.bounds.registry import Monotone, NoLinearRule, Plane, Pullback, Slopes, UnsupportedLayer, register
+from prood.bounds.rounding import SMALLEST, UNIT, positive_sum, unit, up
 
 
 @register(nn.ReLU, nn.LeakyReLU)
@@ -22,6 +25,8 @@ class ReLURule(Monotone[nn.Module]):
     smaller area (CROWN's choice).
     """
 
+    exact = True
+
     def leak(self, layer: nn.Module) -> float:
         leak = float(getattr(layer, "negative_slope", 0.0))
         if not 0 <= leak <= 1:
@@ -30,32 +35,81 @@ class ReLURule(Monotone[nn.Module]):
 
     def interval(self, layer: nn.Module, box: Box) -> Box:
         leak = self.leak(layer)
+        if box.sound:
+            return self._sound_interval(box, leak)
         if leak == 0 and not torch.compiler.is_compiling():  # the compiler fuses the plain form itself
             return box.onto(*_BoxReLU.apply(box.centre, box.radius))  # type: ignore[no-untyped-call]
         # Not the layer itself: an in-place one would overwrite the box that the pullback still needs.
         return box.monotone(lambda x: F.leaky_relu(x, leak))
 
+    def _sound_interval(self, box: Box, leak: float) -> Box:
+        if leak == 0:
+            # The plain form's errors: h and what is compared with it are off by a rounding of c + r = 2h at most.
+            centre, radius = _BoxReLU.apply(box.centre, box.radius)  # type: ignore[no-untyped-call]
+            own = unit(radius)
+            grown = torch.add(radius * (1 + 8 * own), centre[box.n_points :], alpha=8 * own)
+            return replace(box.onto(centre, grown), positive=True)
+        result = box.monotone(lambda x: F.leaky_relu(x, leak))
+        # The network rounds the slope and the product; we do so in our own arithmetic.
+        rounding = up(2 * (UNIT + unit(result.radius)) * result.size) + SMALLEST
+        return result.onto(result.centre, up(result.radius + rounding))
+
     def pullback(self, layer: nn.Module, box: Box, slopes: Slopes) -> Pullback:
         leak = self.leak(layer)
+        if box.sound:
+            return self._sound_pullback(layer, box, slopes, leak)
         below, above = box.lower.clamp(max=0), box.upper.clamp(min=0)
         # An interval on one side of zero has below = 0 or above = 0, and the chord is then the function itself.
         chord = above / (above - below).clamp_min(torch.finfo(above.dtype).tiny)
         if leak:
             chord = chord + leak * (1 - chord)
         gap = (leak - chord) * below  # the chord's height over zero
-        alpha = (box.middle > 0).to(chord.dtype).clamp(min=leak)
-        if box.anchored or layer in slopes:
-            chosen = slopes.get(layer, box.points > 0)
-            unstable = (box.lower < 0) & (box.upper > 0)
-            alpha = torch.where(unstable, chosen.to(chord.dtype).clamp(leak, 1), alpha)
-        extra = chord - alpha
+        alpha = _lower_slopes(layer, box, slopes, (box.middle > 0).to(chord.dtype).clamp(min=leak))
 
         def pull(plane: Plane) -> Plane:
-            up = plane.slope.clamp(min=0)
-            # up · chord + (slope − up) · alpha, in one operation less
-            return Plane(plane.slope * alpha + up * extra, plane.offset + (up * gap).flatten(1).sum(1))
+            up, lower = plane.slope.clamp(min=0), alpha(plane).clamp(leak, 1)
+            # up · chord + (slope − up) · lower, in one operation less
+            slope = plane.slope * lower + up * (plane.of(chord) - lower)
+            return plane.onto(slope, plane.offset + (up * plane.of(gap)).flatten(1).sum(1))
 
         return pull
+
+    def _sound_pullback(self, layer: nn.Module, box: Box, slopes: Slopes, leak: float) -> Pullback:
+        """Any lines will do as long as they lie where they should: rounding may tilt them, and the gap pays for it."""
+        if leak:
+            raise NoLinearRule("a leaky ReLU has no sound linear bound: use method='ibp', or arithmetic='plain'")
+        lower, upper, size = box.lower, box.upper, box.size
+        active, reach = (lower >= 0).to(lower.dtype), torch.where(upper <= 0, 0, size)
+        unstable = (lower < 0) & (upper > 0)
+        chord = torch.where(unstable, upper / (upper - lower), active).clamp(0, 1)
+        # Over [l, u] the ReLU exceeds the line chord·x the most at one of the ends.
+        gap = torch.where(unstable, up(torch.maximum(-chord * lower, (1 - chord) * upper), 2), 0)
+        alpha = _lower_slopes(layer, box, slopes, torch.where(unstable, box.middle > 0, active > 0).to(lower.dtype))
+        own = 4 * unit(lower)
+
+        def pull(plane: Plane) -> Plane:
+            steep = plane.slope > 0
+            slope = plane.slope * torch.where(steep, plane.of(chord), alpha(plane).clamp(0, 1))
+            # The product is rounded once; that error meets values of at most `size`.
+            slack = (slope.abs() * own + SMALLEST) * plane.of(reach)
+            paid = positive_sum(up(plane.slope.clamp(min=0) * plane.of(gap) + slack, 4))
+            return plane.onto(slope, plane.offset + paid)
+
+        return pull
+
+
+def _lower_slopes(layer: nn.Module, box: Box, slopes: Slopes, middle: Tensor) -> Callable[[Plane], Tensor]:
+    """The slope of the lower line for each row of a plane: as chosen, or at the anchor, or at the middle."""
+    unstable = (box.lower < 0) & (box.upper > 0)
+    given = slopes.get(layer, box.points > 0 if box.anchored else None)
+    anchored = middle if given is None else torch.where(unstable, given.to(middle.dtype), middle)
+
+    def choose(plane: Plane) -> Tensor:
+        if layer in plane.slopes:
+            return torch.where(plane.of(unstable), plane.slopes[layer].to(middle.dtype), plane.of(middle))
+        return plane.of(middle if plane.middle else anchored)
+
+    return choose
 
 
 class _BoxReLU(torch.autograd.Function):
@@ -120,12 +174,16 @@ class MaxPoolRule(Monotone[nn.MaxPool2d]):
     Where that entry beats all others for certain, it *is* the maximum, and no slack arises.
     """
 
+    exact = True
+
     def interval(self, layer: nn.MaxPool2d, box: Box) -> Box:
         if layer.return_indices:
             raise UnsupportedLayer("MaxPool2d with return_indices=True has no bound: switch it off")
         return box.monotone(layer)
 
     def pullback(self, layer: nn.MaxPool2d, box: Box, slopes: Slopes) -> Pullback:
+        if box.sound:
+            raise NoLinearRule("maximum pooling has no sound linear bound: use method='ibp', or arithmetic='plain'")
         lower, upper = box.lower, box.upper
         best, index = _max_pool(layer, lower)
         ceiling, _ = _max_pool(layer, upper)
@@ -134,11 +192,12 @@ class MaxPoolRule(Monotone[nn.MaxPool2d]):
 
         def pull(plane: Plane) -> Plane:
             up, down = plane.slope.clamp(min=0), plane.slope.clamp(max=0)
-            routed = torch.where(certain, plane.slope, down)
-            slope = torch.zeros(*shape[:2], shape[2] * shape[3], dtype=routed.dtype, device=routed.device)
-            slope = slope.scatter_add(2, index.flatten(2), routed.flatten(2)).reshape(shape)
-            constant = torch.where(certain, torch.zeros_like(up), up * ceiling)
-            return Plane(slope, plane.offset + constant.flatten(1).sum(1))
+            sure = plane.of(certain)
+            routed = torch.where(sure, plane.slope, down)
+            slope = routed.new_zeros(len(routed), shape[1], shape[2] * shape[3])
+            slope = slope.scatter_add(2, plane.of(index).flatten(2), routed.flatten(2)).reshape(-1, *shape[1:])
+            constant = torch.where(sure, 0, up * plane.of(ceiling))
+            return plane.onto(slope, plane.offset + constant.flatten(1).sum(1))
 
         return pull
 

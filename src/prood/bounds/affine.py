@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds.box import Box
-from prood.bounds.layers import NegativeLinear, Normalise
+from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise
 from prood.bounds.registry import Affine, L, UnsupportedLayer, register, widen
+from prood.bounds.rounding import EXACT, SMALLEST, Rounding, Sums
 
 
 def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor) -> Tensor:
@@ -22,6 +23,13 @@ def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor)
     """
     pull = torch.func.vjp(function, torch.zeros_like(like))[1]
     return cast(Tensor, pull(slope)[0])
+
+
+_EXPONENTIAL = 8
+"""The relative error of an exponential in float32, in units of its roundoff: four units in the last place."""
+
+_CHANNELWISE = 8
+"""Roundings in a normalisation, however its formula is arranged, with a root and a division among them."""
 
 
 @register(nn.Linear)
@@ -35,6 +43,29 @@ class LinearRule(Affine[nn.Linear]):
     def constant(self, layer: nn.Linear, slope: Tensor) -> Tensor | float:
         return 0.0 if layer.bias is None else (slope * layer.bias).flatten(1).sum(1)
 
+    def adjoint_absolute(self, layer: nn.Linear, slope: Tensor, like: Tensor) -> Tensor:
+        return slope @ layer.weight.abs()
+
+    def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
+        offset = 0.0 if layer.bias is None else layer.bias.abs()
+        return Sums(live.sum(-1, keepdim=True), layer.out_features, layer.weight.abs().amax(), offset)
+
+
+@register(BlockedLinear)
+class BlockedLinearRule(LinearRule):
+    def apply_absolute(self, layer: nn.Linear, radius: Tensor) -> Tensor:
+        assert isinstance(layer, BlockedLinear)
+        return layer.product(radius, layer.weight.abs())  # in blocks: our own sums must round as little as the layer's
+
+    def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
+        assert isinstance(layer, BlockedLinear)
+        if layer.training:  # a single sum, as it stands; this covers the one in blocks, too
+            return super().sums(layer, live)
+        blocks = live.reshape(len(live), -1, layer.block).sum(2)
+        # A block of n terms rounds n times what its terms may reach, and over all blocks that is Σ|wᵢxᵢ| at most.
+        within, terms = blocks.amax(1, keepdim=True), (blocks > 0).sum(1, keepdim=True).to(live.dtype)
+        return replace(super().sums(layer, live), terms=terms, within=within)
+
 
 @register(NegativeLinear)
 class NegativeLinearRule(LinearRule):
@@ -44,9 +75,27 @@ class NegativeLinearRule(LinearRule):
     b, the value at which g saturates, must not come out a little below it.
     """
 
-    def interval(self, layer: nn.Linear, box: Box) -> Box:
-        result = super().interval(layer, box)
-        return replace(result, exact_upper=widen(self.apply(layer, box.lower)))
+    def _through(self, layer: nn.Linear, box: Box) -> tuple[Box, Rounding | None]:
+        result, rounding = super()._through(layer, box)
+        if not box.sound:
+            return replace(result, exact_upper=widen(self.apply(layer, box.lower))), rounding
+        return self._capped(layer, box, result), rounding
+
+    def _inflated(self, layer: nn.Linear, box: Box) -> Box:
+        return self._capped(layer, box, super()._inflated(layer, box))
+
+    @staticmethod
+    def _capped(layer: nn.Linear, box: Box, result: Box) -> Box:
+        if not box.positive:
+            return result
+        # Nothing positive is ever added to the bias if no input is negative, and rounding keeps the order. A negative
+        # bias that is subnormal may be flushed to zero.
+        cap = torch.where(layer.bias.abs() < SMALLEST, layer.bias.clamp(min=0), layer.bias)
+        return replace(result, exact_upper=torch.minimum(result.upper, cap))
+
+    def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
+        # The weights are exponentials, computed anew in each forward pass by whatever library is there.
+        return replace(super().sums(layer, live), extra=_EXPONENTIAL)
 
 
 @register(nn.Conv2d)
@@ -57,8 +106,15 @@ class Conv2dRule(Affine[nn.Conv2d]):
         return _convolve(layer, radius, layer.weight.abs())
 
     def adjoint(self, layer: nn.Conv2d, slope: Tensor, like: Tensor) -> Tensor:
+        return self._transposed(layer, slope, like, layer.weight)
+
+    def adjoint_absolute(self, layer: nn.Conv2d, slope: Tensor, like: Tensor) -> Tensor:
+        return self._transposed(layer, slope, like, layer.weight.abs())
+
+    @staticmethod
+    def _transposed(layer: nn.Conv2d, slope: Tensor, like: Tensor, weight: Tensor) -> Tensor:
         if isinstance(layer.padding, str) or layer.padding_mode != "zeros":
-            return transpose(lambda x: _convolve(layer, x, layer.weight), slope, like)
+            return transpose(lambda x: _convolve(layer, x, weight), slope, like)
         reach = [
             (size - 1) * stride - 2 * pad + dilation * (kernel - 1) + 1
             for size, stride, pad, dilation, kernel in zip(
@@ -68,7 +124,7 @@ class Conv2dRule(Affine[nn.Conv2d]):
         missing = [have - got for have, got in zip(like.shape[2:], reach, strict=True)]
         return F.conv_transpose2d(
             slope,
-            layer.weight,
+            weight,
             stride=layer.stride,
             padding=cast(tuple[int, int], layer.padding),
             output_padding=cast(tuple[int, int], tuple(missing)),
@@ -78,6 +134,19 @@ class Conv2dRule(Affine[nn.Conv2d]):
 
     def constant(self, layer: nn.Conv2d, slope: Tensor) -> Tensor | float:
         return 0.0 if layer.bias is None else (slope.sum((2, 3)) * layer.bias).sum(1)
+
+    def sums(self, layer: nn.Conv2d, live: Tensor) -> Sums:
+        weight = layer.weight
+        if layer.groups == 1 and layer.padding_mode == "zeros":
+            # A window's inputs that are not zero, counted by a convolution with a single channel.
+            ones = torch.ones_like(weight[:1, :1])
+            counts = F.conv2d(live.sum(1, keepdim=True), ones, None, layer.stride, layer.padding, layer.dilation)
+            terms: Tensor | float = counts
+        else:
+            terms = weight[0].numel()
+        offset = 0.0 if layer.bias is None else layer.bias.abs()[:, None, None]
+        copies = 1 if layer.padding_mode == "zeros" else 9  # of an input, in the middle and at the borders
+        return Sums(terms, copies * weight[:, 0].numel(), weight.abs().amax(), offset)
 
 
 def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
@@ -89,10 +158,23 @@ def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
 class AveragePoolRule(Affine[nn.Module]):
     """The weights are positive and there is no offset, so that |W| = W."""
 
+    keeps_sign = True
+
     def apply_absolute(self, layer: nn.Module, radius: Tensor) -> Tensor:
         if isinstance(layer, nn.AvgPool2d) and (layer.divisor_override or 1) < 0:
             raise UnsupportedLayer("AvgPool2d with a negative divisor_override has no bound: make it positive")
         return self.apply(layer, radius)
+
+    def sums(self, layer: nn.Module, live: Tensor) -> Sums:
+        size = live.shape[2:].numel()
+        if isinstance(layer, nn.AvgPool2d):
+            kernel = layer.kernel_size
+            size = kernel**2 if isinstance(kernel, int) else kernel[0] * kernel[-1]
+        # A sum, then a division or a product with a rounded reciprocal; windows of zeros give zero.
+        terms = (self.apply(layer, live) > 0).to(live.dtype) * size
+        fan_out = max(size, terms.shape[2:].numel())  # an adaptive one may make several outputs of one input
+        stretch = max(size, getattr(layer, "divisor_override", None) or 1)
+        return Sums(terms, fan_out, live.new_ones(()), extra=2, stretch=stretch)
 
     def adjoint(self, layer: nn.Module, slope: Tensor, like: Tensor) -> Tensor:
         size = like.shape[2] // slope.shape[2]
@@ -131,6 +213,20 @@ class ChannelwiseRule(Affine[L]):
         _, shift = self.scale_and_shift(layer)
         return (slope * _per_channel(shift, slope)).flatten(1).sum(1)
 
+    def sums(self, layer: L, live: Tensor) -> Sums:
+        offset = _per_channel(self.largest_shift(layer), live)
+        # The shift is the result of roundings as well, unlike a bias. Each term pays for max(P, N), at least half of
+        # it: so there are two for each of those, whatever the input.
+        return Sums(1 + 2 * _CHANNELWISE, 1, self.largest(layer), offset, extra=_CHANNELWISE)
+
+    def largest(self, layer: L) -> Tensor:
+        """The largest of the numbers that the formula works with."""
+        return self.scale_and_shift(layer)[0].abs().amax()
+
+    def largest_shift(self, layer: L) -> Tensor:
+        """The sum of the absolute values of the numbers that the shift consists of, with their scale."""
+        raise UnsupportedLayer(f"{type(self).__name__} does not define largest_shift()")
+
 
 def _per_channel(values: Tensor, like: Tensor) -> Tensor:
     return values.reshape(-1, *[1] * (like.ndim - 2))
@@ -140,6 +236,12 @@ def _per_channel(values: Tensor, like: Tensor) -> Tensor:
 class NormaliseRule(ChannelwiseRule[Normalise]):
     def scale_and_shift(self, layer: Normalise) -> tuple[Tensor, Tensor]:
         return 1 / layer.std, -layer.mean / layer.std
+
+    def largest_shift(self, layer: Normalise) -> Tensor:
+        return layer.mean.abs() / layer.std
+
+    def largest(self, layer: Normalise) -> Tensor:
+        return torch.maximum(super().largest(layer), layer.mean.abs().amax())
 
 
 @register(nn.BatchNorm1d, nn.BatchNorm2d)
@@ -161,10 +263,24 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
         shift = -layer.running_mean * scale
         return scale, shift + layer.bias if layer.affine else shift
 
+    def largest_shift(self, layer: nn.BatchNorm2d) -> Tensor:
+        scale, _ = self.scale_and_shift(layer)
+        assert layer.running_mean is not None
+        shift = (layer.running_mean * scale).abs()
+        return shift + layer.bias.abs() if layer.affine else shift
+
+    def largest(self, layer: nn.BatchNorm2d) -> Tensor:
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        statistics = layer.running_mean.abs().amax(), layer.running_var.abs().amax()
+        return torch.stack([super().largest(layer), *statistics]).amax()
+
 
 @register(nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d)
 class ReshapeRule(Affine[nn.Module]):
     """Layers that leave every value as it is."""
+
+    keeps_sign = True
 
     def apply(self, layer: nn.Module, x: Tensor) -> Tensor:
         if isinstance(layer, nn.Dropout | nn.Dropout2d) and layer.training and layer.p > 0:
@@ -178,3 +294,6 @@ class ReshapeRule(Affine[nn.Module]):
 
     def adjoint(self, layer: nn.Module, slope: Tensor, like: Tensor) -> Tensor:
         return slope.reshape(like.shape)
+
+    def sums(self, layer: nn.Module, live: Tensor) -> Sums:
+        return EXACT

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from prood.bounds.balls import Ball
+from prood.bounds.rounding import SMALLEST, outward, up
 from prood.errors import ProodError
 
 
@@ -23,6 +25,10 @@ class Box:
     radius: Tensor
     anchored: bool = False  # one point a box, inside it: where a linear relaxation has a choice, it is tight there
     exact_upper: Tensor | None = None  # centre + radius, where a layer knows it without the rounding of the sum
+    sound: bool = False  # contains every value that rounding may lead to, in the network and in the bound itself
+    overflow: Tensor | None = None  # sound boxes only, (B,): whether some sum may leave the range of float32
+    within: Ball | None = None  # at the input: what is meant is the box's part inside this ball
+    positive: bool = False  # sound boxes only: no value below zero, whatever the rounding of the ends says
 
     @classmethod
     def ball(
@@ -37,10 +43,7 @@ class Box:
 
         `points` are extra rows that only want the ordinary forward pass.
         """
-        if isinstance(eps, Tensor) and eps.ndim:
-            if eps.numel() not in (1, len(images)):
-                raise ProodError(f"eps is one number, or one per image: got {eps.numel()} for {len(images)} images")
-            eps = eps.reshape(-1, *[1] * (images.ndim - 1)).to(images)
+        eps = _per_image(eps, images)
         lower, upper = images - eps, images + eps
         if clip is not None:
             lower, upper = lower.clamp(*clip), upper.clamp(*clip)
@@ -48,9 +51,37 @@ class Box:
         radius = upper - centre
         return cls(centre if points is None else torch.cat([points, centre]), radius)
 
+    @classmethod
+    def sound_ball(cls, images: Tensor, eps: float | Tensor, *, clip: tuple[float, float] | None = (0.0, 1.0)) -> Box:
+        """The smallest sound box around the ℓ∞ balls cut to `clip`; as points, the images themselves."""
+        # In float64, with a relative error far below that of float32, and then to the next float32 numbers outside.
+        exact = images.double()
+        given = torch.as_tensor(_per_image(eps, exact), dtype=exact.dtype, device=images.device)
+        # x − ε in float32 takes ε rounded, and where it cancels that is more than the last place of the result.
+        eps = torch.maximum(given, given.to(images.dtype).double())
+        lower, upper = outward((exact - eps).to(images.dtype), (exact + eps).to(images.dtype))
+        if clip is not None:
+            lower, upper = lower.clamp(*clip), upper.clamp(*clip)
+            images = images.clamp(*clip)
+        none = torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        empty = cls(images[:0], images[:0], anchored=True, sound=True, overflow=none)
+        return empty.between(lower, upper, images)
+
     def onto(self, centre: Tensor, radius: Tensor) -> Box:
         """The box after a layer."""
-        return Box(centre, radius, self.anchored)
+        return Box(centre, radius, self.anchored, sound=self.sound, overflow=self.overflow)
+
+    def between(self, lower: Tensor, upper: Tensor, points: Tensor) -> Box:
+        """The box after a layer that knows its ends and the images of the points."""
+        centre = torch.lerp(lower, upper, 0.5)
+        radius = upper - centre
+        if self.sound:  # centre and radius are rounded: the radius must make up for it, and a point stay a point
+            radius = torch.where(lower == upper, 0, up(torch.maximum(radius, centre - lower)) + SMALLEST)
+        return self.onto(torch.cat([points, centre]) if len(points) else centre, radius)
+
+    def double(self) -> Box:
+        """The same box in float64."""
+        return replace(self, centre=self.centre.double(), radius=self.radius.double())
 
     @property
     def n_points(self) -> int:
@@ -68,17 +99,35 @@ class Box:
 
     @property
     def lower(self) -> Tensor:
-        return self.middle - self.radius
+        lower = self._outward(self.middle - self.radius, -torch.inf)
+        return lower.clamp(min=0) if self.positive else lower
 
     @property
     def upper(self) -> Tensor:
-        return self.middle + self.radius if self.exact_upper is None else self.exact_upper
+        if self.exact_upper is not None:
+            return self.exact_upper
+        return self._outward(self.middle + self.radius, torch.inf)
+
+    def _outward(self, ends: Tensor, where: float) -> Tensor:
+        if not self.sound:
+            return ends
+        return torch.where(self.radius == 0, ends, torch.nextafter(ends, ends.new_tensor(where)))
+
+    @property
+    def size(self) -> Tensor:
+        """The largest absolute value in the box."""
+        size = self.middle.abs() + self.radius
+        return up(size) if self.sound else size
 
     def monotone(self, function: Callable[[Tensor], Tensor]) -> Box:
         """The image of the box under a function that does not decrease in any coordinate."""
-        lower, upper = function(self.lower), function(self.upper)
-        centre = torch.lerp(lower, upper, 0.5)
-        radius = upper - centre
-        if self.n_points:
-            centre = torch.cat([function(self.points), centre])
-        return self.onto(centre, radius)
+        points = function(self.points) if self.n_points else self.points
+        return self.between(function(self.lower), function(self.upper), points)
+
+
+def _per_image(eps: float | Tensor, images: Tensor) -> float | Tensor:
+    if not isinstance(eps, Tensor) or not eps.ndim:
+        return eps
+    if eps.numel() not in (1, len(images)):
+        raise ProodError(f"eps is one number, or one per image: got {eps.numel()} for {len(images)} images")
+    return eps.reshape(-1, *[1] * (images.ndim - 1)).to(images)

@@ -1,18 +1,28 @@
-"""Upper bounds of a scalar network over a ball: by intervals, by CROWN-IBP, or the smaller of the two."""
+"""Upper bounds of a scalar network over a ball: by intervals, by CROWN-IBP, or by what `tighter` makes of them."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from prood.bounds.balls import Ball, Norm
 from prood.bounds.box import Box
-from prood.bounds.registry import NoLinearRule, Plane, Pullback, Slopes, interval, relax
+from prood.bounds.concrete import concretise, finish, maximum, scalar
+from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
+from prood.bounds.rounding import check_deployed, strict
+from prood.bounds.tighter import Budget, in_ball, tighten
 from prood.errors import ProodError
 
-Method = Literal["best", "crown-ibp", "ibp"]
+__all__ = ["Arithmetic", "Budget", "Method", "concretise", "crown_ibp", "maximum", "upper_bound"]
+
+Method = Literal["best", "crown-ibp", "ibp", "alpha-crown", "crown", "bab", "auto"]
+Arithmetic = Literal["sound", "plain"]
+
+_TIGHTER = ("alpha-crown", "crown", "bab", "auto")
 
 
 def upper_bound(
@@ -21,49 +31,125 @@ def upper_bound(
     eps: float | Tensor,
     *,
     method: Method = "best",
+    arithmetic: Arithmetic = "sound",
+    norm: Norm = "linf",
     clip: tuple[float, float] | None = (0.0, 1.0),
+    threshold: float | Tensor | None = None,
+    budget: Budget | None = None,
 ) -> Tensor:
-    """b with network(u) ≤ b for every u with ‖u − x‖∞ ≤ eps inside `clip`, per image; shape (N,).
+    """b with network(u) ≤ b for every u with ‖u − x‖ ≤ eps inside `clip`, per image; shape (N,).
 
     `network` maps a batch to one number per image, shape (N, 1). "ibp" passes a box forwards (Eq. 6);
     "crown-ibp" takes those boxes as pre-activation bounds and passes one linear relaxation backwards; "best" is
-    the smaller of the two, or the interval bound alone where a layer has no linear rule. The arithmetic is
-    that of the tensors: rounding errors are not accounted for, except that the bound is never below the network's own
-    value at the image.
+    the smaller of the two, or the interval bound alone where a layer has no linear rule. Behind it, each at most the
+    one before, with what `budget` allows and without gradients: "alpha-crown" optimises the lower slopes, "crown" also
+    tightens the bounds of hidden units and relaxes those of the first convolution together, "bab" also splits units.
+    "auto" goes on with an image only while its verdict is open, that is, whether all values are below `threshold` (a
+    number, or one per image); without a threshold it is "alpha-crown". "bab" stops where the bound is below the
+    threshold.
+
+    In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`balls`), and so are the units of the first
+    layer; "ibp" knows only the box around the ball.
+
+    "sound" arithmetic covers every value that the network may return in float32, in any order of summation
+    (docs/soundness.md), and has no gradient. "plain" is the arithmetic of the tensors: rounding errors are not
+    accounted for, except that the bound is never below the network's own value at the image.
     """
     if method not in get_args(Method):
         raise ProodError(f"unknown bound method {method!r}: choose one of {', '.join(get_args(Method))}")
+    if arithmetic not in get_args(Arithmetic):
+        raise ProodError(f"unknown arithmetic {arithmetic!r}: choose one of {', '.join(get_args(Arithmetic))}")
+    if norm not in get_args(Norm):
+        raise ProodError(f"unknown norm {norm!r}: choose one of {', '.join(get_args(Norm))}")
     if not torch.as_tensor(eps).ge(0).all():
         raise ProodError("eps is a radius: it must not be negative or NaN")
-    anchors = images if clip is None else images.clamp(*clip)
-    box = replace(Box.ball(images, eps, clip=clip, points=anchors), anchored=True)
+    if method in _TIGHTER:  # its search differentiates, whatever mode the caller is in
+        with torch.inference_mode(False), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
+            budget = budget or Budget()
+            return _tighter_bound(network, images.clone(), eps, method, arithmetic, norm, clip, threshold, budget)
+    if arithmetic == "sound":
+        check_deployed(network, images)
+        with strict(images.device), torch.no_grad():
+            box = _region(images, eps, norm, clip, sound=True)
+            if method != "ibp":
+                # In float64, where our own rounding does not count: there is more of it in linear bounds.
+                network, box = copy.deepcopy(network).double(), box.double()
+            return _down(_bound(network, box, method))
+    return _bound(network, _region(images, eps, norm, clip, sound=False), method)
+
+
+def _region(images: Tensor, eps: float | Tensor, norm: Norm, clip: tuple[float, float] | None, *, sound: bool) -> Box:
+    """The ball: a box, or the part of one inside another ball."""
+    if sound:
+        box = Box.sound_ball(images, eps, clip=clip)
+    else:
+        anchors = images if clip is None else images.clamp(*clip)
+        box = replace(Box.ball(images, eps, clip=clip, points=anchors), anchored=True)
+    if norm == "linf":
+        return box
+    radii = torch.as_tensor(eps, dtype=torch.float64, device=images.device).reshape(-1).expand(len(images))
+    return replace(box, within=Ball(norm, images.detach().double(), radii))
+
+
+def _tighter_bound(
+    network: nn.Module,
+    images: Tensor,
+    eps: float | Tensor,
+    method: Method,
+    arithmetic: Arithmetic,
+    norm: Norm,
+    clip: tuple[float, float] | None,
+    threshold: float | Tensor | None,
+    budget: Budget,
+) -> Tensor:
+    box = _region(images, eps, norm, clip, sound=arithmetic == "sound")
+    if arithmetic == "sound":
+        check_deployed(network, images)
+        with strict(images.device):
+            proof, box = copy.deepcopy(network).double(), box.double()
+            return _down(_tightened(proof.requires_grad_(False), network, box, method, threshold, budget))
+    proof = copy.deepcopy(network).requires_grad_(False)
+    return _tightened(proof, proof, box, method, threshold, budget)
+
+
+def _tightened(
+    proof: nn.Module,
+    fast: nn.Module,
+    box: Box,
+    method: Method,
+    threshold: float | Tensor | None,
+    budget: Budget,
+) -> Tensor:
+    bound = _bound(proof, box, "best")
+    try:
+        return tighten(proof, fast, box, bound, method, budget, threshold)
+    except NoLinearRule:
+        if method != "auto":
+            raise
+        return bound
+
+
+def _bound(network: nn.Module, box: Box, method: Method) -> Tensor:
+    if box.within is not None and method != "ibp" and (linear := in_ball(network, box)) is not None:
+        return linear
     try:
         output, pullback = (interval(network, box), None) if method == "ibp" else relax(network, box)
     except NoLinearRule:
         if method == "crown-ibp":
             raise
         output, pullback = interval(network, box), None
-    bound = _scalar(output.upper)
+    bound = scalar(output.upper)
     if pullback is not None:
         # Neither choice of the lower slopes wins always: for small radii that of the image, for large ones the middle.
-        anchored = concretise(box, pullback, output.radius)
-        linear = torch.minimum(anchored, crown_ibp(network, Box(box.middle, box.radius)))
+        linear = torch.minimum(*(concretise(box, pullback, output.radius, middle=middle) for middle in (False, True)))
         bound = linear if method == "crown-ibp" else torch.minimum(linear, bound)
-    return torch.maximum(bound, _scalar(output.points))
+    return finish(output, bound)
 
 
-def _scalar(output: Tensor) -> Tensor:
-    """One number per row; any other shape would be bounded as a sum, or broadcast."""
-    if output.ndim != 2 or output.shape[1] != 1:
-        raise ProodError(f"the network must return one number per image, shape (N, 1), not {tuple(output.shape)}")
-    return output.squeeze(1)
-
-
-def concretise(box: Box, pullback: Pullback, output: Tensor) -> Tensor:
-    """The largest value over `box` of the plane that the scalar output pulls back to; shape (B,)."""
-    _scalar(output)
-    plane = pullback(Plane(torch.ones_like(output), torch.zeros_like(output[:, 0])))
-    return (plane.slope * box.middle + plane.slope.abs() * box.radius).flatten(1).sum(1) + plane.offset
+def _down(bound: Tensor) -> Tensor:
+    """The largest float32 number that is not above the bound: what the network returns is one, so none is lost."""
+    rounded = bound.float()
+    return torch.where(rounded > bound, torch.nextafter(rounded, rounded.new_tensor(-torch.inf)), rounded)
 
 
 def crown_ibp(network: nn.Module, box: Box, slopes: Slopes | None = None) -> Tensor:

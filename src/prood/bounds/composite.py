@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from prood.bounds.box import Box
 from prood.bounds.layers import Residual
 from prood.bounds.registry import Plane, Pullback, Rule, Slopes, UnsupportedLayer, interval, register, relax
+from prood.bounds.rounding import LARGEST, SMALLEST, UNIT, positive_sum, unit, up
 
 
 @register(nn.Sequential)
@@ -41,16 +44,31 @@ class ResidualRule(Rule[Residual]):
         body, pull_body = relax(layer.body, box, slopes)
         shortcut, pull_shortcut = relax(layer.shortcut, box, slopes)
 
+        result = _add(body, shortcut)
+
         def pull(plane: Plane) -> Plane:
             one = pull_body(plane)
-            other = pull_shortcut(Plane(plane.slope, plane.offset * 0))
-            return Plane(one.slope + other.slope, one.offset + other.offset)
+            other = pull_shortcut(plane.onto(plane.slope, plane.offset * 0))
+            slope, offset = one.slope + other.slope, one.offset + other.offset
+            if box.sound:  # the deployed sum is rounded, and so is that of the slopes
+                deployed = up(2 * UNIT * result.size) + SMALLEST
+                own = up(2 * unit(slope) * slope.abs() * plane.of(box.size)) + SMALLEST
+                offset = offset + positive_sum(plane.slope.abs() * plane.of(deployed)) + positive_sum(own)
+            return plane.onto(slope, offset)
 
-        return _add(body, shortcut), pull
+        return result, pull
 
 
 def _add(one: Box, other: Box) -> Box:
     if one.radius.shape != other.radius.shape:  # broadcasting would send the wrong slopes back
         shapes = f"{tuple(one.radius.shape[1:])} and {tuple(other.radius.shape[1:])}"
         raise UnsupportedLayer(f"the branches of a Residual have the shapes {shapes}: bounds need equal ones")
-    return one.onto(one.centre + other.centre, one.radius + other.radius)
+    result = one.onto(one.centre + other.centre, one.radius + other.radius)
+    if not one.sound:
+        return result
+    rounding = 2 * (UNIT + unit(result.radius)) * up(result.middle.abs() + result.radius, 2) + SMALLEST
+    either = one.overflow if other.overflow is None else other.overflow if one.overflow is None else None
+    overflow = either if either is not None else one.overflow | other.overflow  # type: ignore[operator]
+    result = replace(result, radius=up(result.radius + rounding, 4))
+    overflow = overflow | ~(result.size < LARGEST).flatten(1).all(1)  # sums of sums grow, without any weights
+    return replace(result, overflow=overflow)

@@ -1,4 +1,4 @@
-"""Three layers that torch.nn lacks and certified discriminators need."""
+"""Four layers that torch.nn lacks and certified discriminators need."""
 
 from __future__ import annotations
 
@@ -30,6 +30,34 @@ class Normalise(nn.Module):
 
     def extra_repr(self) -> str:
         return f"mean={self.mean.flatten().tolist()}, std={self.std.flatten().tolist()}"
+
+
+class BlockedLinear(nn.Linear):
+    """A linear layer that adds up in two stages, blocks of about √n inputs first and then the blocks.
+
+    The rounding error of a sum in float32 grows with its length, in whatever order it is formed; that of √n + √n terms
+    is a small fraction of that of n. Only so does a certificate for float32 cost next to nothing. While it is trained,
+    nothing is certified, and the sum is a single product of matrices.
+    """
+
+    @property
+    def block(self) -> int:
+        """The largest divisor of the number of inputs that is not above its root."""
+        return next(size for size in range(math.isqrt(self.in_features), 0, -1) if self.in_features % size == 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            return F.linear(x, self.weight, self.bias)
+        total = self.product(x, self.weight)
+        return total if self.bias is None else total + self.bias
+
+    def product(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The sum of this layer, with another weight and no bias."""
+        if self.training:
+            return F.linear(x, weight)
+        blocks = x.reshape(len(x), -1, self.block).transpose(0, 1)
+        weights = weight.reshape(self.out_features, -1, self.block).permute(1, 2, 0)
+        return torch.bmm(blocks, weights).sum(0)
 
 
 class NegativeLinear(nn.Module):

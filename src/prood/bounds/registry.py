@@ -10,13 +10,14 @@ A rule for a layer of your own takes a few lines; see `Affine` and `Monotone` fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from prood.bounds.box import Box
+from prood.bounds.rounding import EXACT, Rounding, Sums, errors, inflate, positive_sum, relative_error
 from prood.errors import ProodError
 
 
@@ -28,19 +29,36 @@ class NoLinearRule(UnsupportedLayer):
     """The layer has an interval rule but no linear one."""
 
 
+Slopes = Mapping[nn.Module, Tensor]
+"""For a ReLU, the slopes in [0, 1] of its lower relaxation; what is not listed gets the default."""
+
+
 @dataclass(frozen=True)
 class Plane:
-    """An affine upper bound of the scalar output, per box: output ≤ Σ slope · value + offset."""
+    """An affine upper bound of a scalar, per row: scalar ≤ Σ slope · value + offset.
 
-    slope: Tensor  # (B, *shape of the value it applies to)
-    offset: Tensor  # (B,)
+    Where a ReLU leaves a choice of the lower slope it takes that of `slopes`, else the one at the box's anchor or, if
+    the plane says `middle` or there is none, at the middle of the interval. A row belongs to the box of the same
+    number, or to the one that `owner` says: that is how many planes pass back through the same boxes.
+    """
+
+    slope: Tensor  # (R, *shape of the value it applies to)
+    offset: Tensor  # (R,)
+    slopes: Slopes = field(default_factory=dict)
+    middle: bool = False
+    owner: Tensor | None = None
+
+    def onto(self, slope: Tensor, offset: Tensor) -> Plane:
+        """The plane before a layer."""
+        return replace(self, slope=slope, offset=offset)
+
+    def of(self, values: Tensor) -> Tensor:
+        """What belongs to each row, of something with an entry for each box."""
+        return values if self.owner is None else values[self.owner]
 
 
 Pullback = Callable[[Plane], Plane]
 """Turns a plane over a layer's output into a plane over its input."""
-
-Slopes = Mapping[nn.Module, Tensor]
-"""For a ReLU, the slopes in [0, 1] of its lower relaxation; what is not listed gets the default."""
 
 L = TypeVar("L", bound=nn.Module)
 
@@ -64,14 +82,29 @@ class Rule(Generic[L]):
 
 
 class Monotone(Rule[L]):
-    """A layer that does not decrease in any input coordinate."""
+    """A layer that does not decrease in any input coordinate.
+
+    `exact`: it rounds nothing, as a maximum does. Without it the layer has bounds in plain arithmetic only.
+    """
+
+    exact: ClassVar[bool] = False
 
     def interval(self, layer: L, box: Box) -> Box:
+        if box.sound and not self.exact:
+            raise UnsupportedLayer(
+                f"how {type(layer).__name__} rounds is not known: set exact = True in its rule if it does not, "
+                "or ask for arithmetic='plain'"
+            )
         return box.monotone(lambda x: layer(x.clone()))  # a copy, because the layer may work in place
 
 
 class Affine(Rule[L]):
-    """A layer x ↦ Wx + b, given by the four products that bounds need."""
+    """A layer x ↦ Wx + b, given by the four products that bounds need.
+
+    `keeps_sign`: it makes nothing negative of what is not, as an average does.
+    """
+
+    keeps_sign: ClassVar[bool] = False
 
     def apply(self, layer: L, x: Tensor) -> Tensor:
         """Wx + b"""
@@ -90,17 +123,72 @@ class Affine(Rule[L]):
         """⟨s, b⟩ per row"""
         return 0.0
 
-    def interval(self, layer: L, box: Box) -> Box:
-        return box.onto(widen(self.apply(layer, box.centre)), widen(self.apply_absolute(layer, box.radius)))
+    def adjoint_absolute(self, layer: L, slope: Tensor, like: Tensor) -> Tensor | None:
+        """|W|ᵀ s, where it is cheap: a plane then pays for rounding by what the inputs are, not by what they may be."""
+        return None
 
-    def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
-        like = box.radius
+    def sums(self, layer: L, live: Tensor) -> Sums:
+        """How it rounds: what its outputs are sums of. `live` is 1 where an input is not exactly zero, else 0."""
+        raise UnsupportedLayer(
+            f"how {type(layer).__name__} rounds is not known: give its rule sums(), or ask for arithmetic='plain'"
+        )
+
+    def interval(self, layer: L, box: Box) -> Box:
+        return self._inflated(layer, box) if box.sound else self._through(layer, box)[0]
+
+    def _inflated(self, layer: L, box: Box) -> Box:
+        """A sound box at the price of a plain one: what rounding may add goes through |W| together with the radius.
+
+        A little larger than that of `_through`, which also knows what planes have to pay.
+        """
+        size = box.size
+        sums = self.sums(layer, (size != 0).to(size.dtype))
+        if sums is EXACT:
+            return self._through(layer, box)[0]
+        share = relative_error(sums, size)
+        centre = widen(self.apply(layer, box.centre))
+        radius = self.apply_absolute(layer, torch.addcmul(box.radius, size, share))
+        radius, overflow = inflate(sums, size, share, radius)
+        if box.overflow is not None:
+            overflow = overflow | box.overflow
+        return replace(box.onto(centre, radius), overflow=overflow, positive=box.positive and self.keeps_sign)
+
+    def relax(self, layer: L, box: Box, slopes: Slopes) -> tuple[Box, Pullback]:
+        result, rounding = self._through(layer, box)
 
         def pull(plane: Plane) -> Plane:
+            like = box.radius[:1].expand(len(plane.slope), *box.radius.shape[1:])
             slope = widen(self.adjoint(layer, plane.slope, like))
-            return Plane(slope, plane.offset + self.constant(layer, plane.slope))
+            if rounding is None:
+                return plane.onto(slope, plane.offset + self.constant(layer, plane.slope))
+            offset = plane.offset + self.constant(layer, plane.slope.double())
+            steep = plane.slope.abs()
+            paid = plane.of(rounding.deployed + rounding.own)
+            # |computed − exact| ≤ κ(|W|x + |b|) is itself a plane over inputs that are not negative.
+            tilt = self.adjoint_absolute(layer, steep * plane.of(rounding.relative), like) if box.positive else None
+            if tilt is not None:
+                slope, paid = slope + tilt, plane.of(rounding.constant + rounding.own)
+            return plane.onto(slope, offset + positive_sum(steep * paid))
 
-        return pull
+        return result, pull
+
+    def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
+        return self.relax(layer, box, slopes)[1]
+
+    def _through(self, layer: L, box: Box) -> tuple[Box, Rounding | None]:
+        """The box behind the layer and, if it is sound, the rounding errors that a plane over the output pays for."""
+        centre = widen(self.apply(layer, box.centre))
+        if not box.sound:
+            return box.onto(centre, widen(self.apply_absolute(layer, box.radius))), None
+        size = box.size
+        sums = self.sums(layer, (size != 0).to(size.dtype))
+        positive = box.positive and self.keeps_sign
+        if sums is EXACT:
+            return replace(box.onto(centre, self.apply_absolute(layer, box.radius)), positive=positive), None
+        radius, reach = self.apply_absolute(layer, torch.cat([box.radius, size])).chunk(2)
+        rounding, radius = errors(sums, size, radius, reach, centre[box.n_points :])
+        overflow = rounding.overflow if box.overflow is None else box.overflow | rounding.overflow
+        return replace(box.onto(centre, radius), overflow=overflow, positive=positive), rounding
 
 
 def widen(x: Tensor) -> Tensor:

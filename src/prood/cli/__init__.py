@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prood.cli.certify import certify
 from prood.cli.data import data
 from prood.cli.evaluate import evaluate
 from prood.cli.info import info
@@ -15,6 +16,7 @@ from prood.cli.quickstart import quickstart
 from prood.cli.recipes import recipes
 from prood.cli.report import report
 from prood.cli.train import combine, train
+from prood.cli.verify import verify
 from prood.errors import ProodError
 from prood.version import __version__
 
@@ -30,6 +32,8 @@ app.command()(train)
 app.command()(combine)
 app.command()(evaluate)
 app.command()(report)
+app.command()(certify)
+app.command()(verify)
 app.command()(info)
 app.add_typer(data, name="data")
 

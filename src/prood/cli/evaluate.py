@@ -32,6 +32,9 @@ def evaluate(
             "bound) or never."
         ),
     ] = "auc",
+    method: Annotated[
+        str, typer.Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab.")
+    ] = "best",
     seed: Annotated[int, typer.Option(help="Of the choice of images and of the attacks.", min=0)] = 0,
     batch: Annotated[int | None, typer.Option(help="Images at a time; else 250, fewer if they are big.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
@@ -56,6 +59,7 @@ def evaluate(
             eps=radii,
             attacks=None if attacks == "none" else attacks,
             stop=stop,  # type: ignore[arg-type]  # a wrong word is refused there
+            method=method,  # type: ignore[arg-type]
             limit=limit,
             seed=seed,
             batch=batch,

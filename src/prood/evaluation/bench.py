@@ -14,6 +14,7 @@ from torch import Tensor
 
 from prood import processes
 from prood.attacks import Attack
+from prood.bounds import Method
 from prood.data import ImageSet
 from prood.evaluation.check import confirm
 from prood.evaluation.stopping import Stop, goals
@@ -27,14 +28,13 @@ GALLERY = 6
 class Measured:
     """What was found about the images of one set at one radius; a number for each, in their order.
 
-    `excess` says by how much rounding made the score exceed the bound (0 for most), `found_by` how often each attack
-    found the highest score, `gallery` which images are shown, and `shown` these images after the attack, as bytes.
+    `found_by` says how often each attack found the highest score, `gallery` which images are shown, and `shown` these
+    images after the attack, as bytes.
     """
 
     clean: Tensor
     attacked: Tensor
     certified: Tensor
-    excess: Tensor
     settled: Tensor
     found_by: dict[str, int]
     forward: int
@@ -55,6 +55,7 @@ class Bench:
     stop: Stop
     seed: int
     folder: Path | None
+    method: Method = "best"  # of the certified bounds
 
     def over(self, images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
         """A number for each image, float64 on the CPU: each process computes its rows, and all get the whole."""
@@ -70,13 +71,13 @@ class Bench:
         """
         before, world = 0, processes.world_size()
         names = ("clean", *(self.attack.names if self.attack else ()))
-        columns = torch.zeros(5, len(images), dtype=torch.float64)
+        columns = torch.zeros(4, len(images), dtype=torch.float64)
         shown = torch.zeros_like(images.images)
         found_by = torch.zeros(len(names), dtype=torch.float64)
         costs = torch.zeros(3, dtype=torch.float64)
         for rows in torch.split(processes.own_rows(torch.arange(len(images))), self.batch):
             x = images.floats(rows).to(self.device)
-            clean, bound = self.score(x).double(), self.score.upper_bound(x, eps).double()
+            clean, bound = self.score(x).double(), self.score.upper_bound(x, eps, method=self.method).double()
             points, attacked, settled = x, clean, torch.zeros_like(clean)
             if self.attack is not None:
                 began = time.monotonic()
@@ -92,13 +93,12 @@ class Bench:
                 attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
                 found_by += torch.tensor([outcome.found_by.count(name) for name in names])
                 costs += torch.tensor([outcome.forward, outcome.backward, time.monotonic() - began])
-            certified = confirm(self.score, x, points, attacked, bound, eps, self.folder)
-            excess = torch.where(certified > bound, certified - bound, 0.0)
-            columns[:, rows] = torch.stack([clean, attacked, certified, excess, settled]).cpu()
+            confirm(x, points, attacked, bound, eps, self.folder)
+            columns[:, rows] = torch.stack([clean, attacked, bound, settled]).cpu()
             shown[rows] = (points * 255).round().to(torch.uint8).cpu()
             before += world * len(rows)
             reached(before)
-        clean, attacked, certified, excess, settled = self._total(columns)
+        clean, attacked, certified, settled = self._total(columns)
         top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, _highest(certified)])
         gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
         counts, (forward, backward, seconds) = self._total(found_by), self._total(costs).tolist()
@@ -106,7 +106,6 @@ class Bench:
             clean,
             attacked,
             certified,
-            excess,
             settled,
             {name: int(count) for name, count in zip(names, counts.tolist(), strict=True)},
             int(forward),

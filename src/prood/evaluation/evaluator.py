@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from prood import processes
 from prood.attacks import Attack, preset
+from prood.bounds import Method
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.bench import Bench, Measured
@@ -38,6 +39,7 @@ def evaluate(
     eps: float | Sequence[float],
     attacks: str | Attack | None = None,
     stop: Stop = "auc",
+    method: Method = "best",
     limit: int | None = None,
     seed: int = 0,
     batch: int | None = None,
@@ -48,9 +50,10 @@ def evaluate(
 ) -> Results:
     """Compare the scores of in-distribution images with those of each out-distribution, at each radius `eps`.
 
-    AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps (a
-    model without a certificate has 0 and 1); AAUC and AFPR the highest scores that `attacks` finds in them: a preset
-    ("fast", "paper", "strong") or an attack. `stop` says when the search for an image may end, see `stopping.goals`.
+    AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps,
+    by this `method` (a model without a certificate has 0 and 1); AAUC and AFPR the highest scores that `attacks` finds
+    in them: a preset ("fast", "paper", "strong") or an attack. `stop` says when the search for an image may end, see
+    `stopping.goals`.
 
     `limit` takes a seeded choice of so many images of each out-distribution; the in-distribution is always used whole.
     With a `folder`, every evaluation is added to its results.json as soon as it is made, and what is there already is
@@ -66,11 +69,12 @@ def evaluate(
     if batch < 1:
         raise ProodError(f"a batch of {batch} images is empty: choose at least 1")
     goals(stop, torch.zeros(1), torch.zeros(1))  # a wrong name is said now, not after hours
-    bench = Bench(score, torch.device(device), batch, attack, stop, seed, folder)
+    bench = Bench(score, torch.device(device), batch, attack, stop, seed, folder, method)
 
     common: dict[str, Any] = {
         "model": name,
         "inside": inside.name,
+        "certificate": f"{method}, float32",
         "attacks": attacks if isinstance(attacks, str | None) else repr(attacks),
         "stop": stop if attack else None,
         "limit": limit,
@@ -165,7 +169,6 @@ def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet
         classes=reference.classes,
         intervals=between,
         attack={} if attacked is None else attack,
-        rounding={"images": int((found.excess > 0).sum()), "largest": found.excess.max().item()},
         scores=scores,
     )
 

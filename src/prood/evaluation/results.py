@@ -63,8 +63,7 @@ class Evaluation:
     """One model against one out-distribution at one radius. Fractions of 1, in the paper's convention.
 
     `aauc` and `afpr95` are None where no attack was run, `accuracy` where the model does not classify. `intervals`
-    are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost, `rounding` how
-    often, and by how much, rounding made a score exceed its certificate.
+    are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost.
     """
 
     model: str
@@ -80,13 +79,13 @@ class Evaluation:
     afpr95: float | None = None
     accuracy: float | None = None
     classes: int | None = None  # None for a score that is no confidence, such as a bare discriminator's
+    certificate: str = ""  # method of the bound, and the arithmetic that it covers
     attacks: str | None = None
     stop: str | None = None
     limit: int | None = None
     seed: int = 0
     intervals: dict[str, list[float]] = field(default_factory=dict)
     attack: dict[str, Any] = field(default_factory=dict)
-    rounding: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)  # of weights, image sets and the attack's options
     seconds: float = 0.0
     machine: str = ""
@@ -96,7 +95,7 @@ class Evaluation:
     @property
     def identity(self) -> str:
         """16 hex digits of everything that decides the outcome: an evaluation that is there need not be repeated."""
-        names = ("model", "inside", "outside", "eps", "attacks", "stop", "limit", "seed", "fingerprints")
+        names = ("model", "inside", "outside", "eps", "certificate", "attacks", "stop", "limit", "seed", "fingerprints")
         return identity(**{name: getattr(self, name) for name in names})
 
     @property

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from prood import data, processes
+from prood.bounds import Method
 from prood.data import ImageSet, StoredSet
 from prood.errors import ProodError
 from prood.evaluation.evaluator import evaluate
@@ -28,6 +29,7 @@ def evaluate_run(
     eps: Sequence[float] | None = None,
     attacks: str | None = "fast",
     stop: Stop = "auc",
+    method: Method = "best",
     limit: int | None = None,
     seed: int = 0,
     batch: int | None = None,
@@ -62,6 +64,7 @@ def evaluate_run(
         eps=eps,
         attacks=attacks,
         stop=stop,
+        method=method,
         limit=limit or None,
         seed=seed,
         batch=batch,

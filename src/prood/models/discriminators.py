@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from prood import bounds
-from prood.bounds import NegativeLinear, Normalise
+from prood.bounds import BlockedLinear, NegativeLinear, Normalise
 from prood.errors import ProodError
 from prood.models.architectures import architecture
 
@@ -74,9 +75,32 @@ class Discriminator(nn.Module):
         logit: Tensor = self.tail(self.body(images)).squeeze(1)
         return logit
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
-        """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖∞ ≤ eps."""
-        return bounds.upper_bound(self, images, eps, method=method)
+    def covered(self, images: Tensor) -> Tensor:
+        """g(x) in arithmetic that certificates cover, whatever the settings for GPUs are."""
+        with bounds.strict(images.device):
+            logit: Tensor = self(images)
+        return logit
+
+    def upper_bound(
+        self,
+        images: Tensor,
+        eps: float | Tensor,
+        *,
+        threshold: float | Tensor | None = None,
+        **options: Unpack[bounds.Options],
+    ) -> Tensor:
+        """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖ ≤ eps; see `prood.bounds.upper_bound`."""
+        return bounds.upper_bound(self, images, eps, threshold=threshold, **options)
+
+    def certified_radius(
+        self, images: Tensor, threshold: float, *, largest: float = 1.0, **options: Unpack[bounds.Options]
+    ) -> Tensor:
+        """The largest radius at which g provably stays below `threshold`, per image; NaN where g itself does not."""
+
+        def bound(some: Tensor, eps: Tensor) -> Tensor:
+            return self.upper_bound(some, eps, threshold=threshold, **options)
+
+        return bounds.certified_radius(bound, images, threshold, largest=largest)
 
 
 @bounds.register(Discriminator)
@@ -111,7 +135,7 @@ def discriminator(
         elif word.startswith("fc"):
             layers += [] if flat else [nn.Flatten()]
             flat = True
-            layers += [nn.Linear(shape.numel(), int(word[2:])), nn.ReLU()]
+            layers += [BlockedLinear(shape.numel(), int(word[2:])), nn.ReLU()]
         else:
             width, _, stride = word.partition("s")
             layers += [nn.Conv2d(shape[0], int(width), 3, stride=int(stride or 1), padding=1), nn.ReLU()]

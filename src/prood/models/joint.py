@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -87,9 +87,8 @@ class ProoD(nn.Module):
         return logits
 
     def in_logit(self, images: Tensor) -> Tensor:
-        """g(x) + Δ, the logit of p(in-distribution | x)."""
-        shifted: Tensor = self.discriminator(images) + self.shift
-        return shifted
+        """g(x) + Δ, the logit of p(in-distribution | x), in arithmetic that certificates cover."""
+        return self.discriminator.covered(images) + self.shift
 
     def forward(self, images: Tensor) -> Tensor:
         logits = self.logits(images)
@@ -109,15 +108,26 @@ class ProoD(nn.Module):
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
         return self.logits(images).argmax(1)
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
-        """A bound of the confidence over the ℓ∞ ball of radius eps inside [0, 1]^d (Eq. 4), in float64."""
-        g = self.in_logit_bound(images, eps, method=method)
-        return self._cap(g, self._classes(images))
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+        """A bound of the confidence over the ball of radius eps inside [0, 1]^d (Eq. 4), in float64."""
+        return self._cap(self.in_logit_bound(images, eps, **options), self._classes(images))
 
-    def in_logit_bound(self, images: Tensor, eps: float | Tensor, *, method: bounds.Method = "best") -> Tensor:
-        """ḡ(x) + Δ"""
-        bound: Tensor = self.discriminator.upper_bound(images, eps, method=method) + self.shift
-        return bound
+    def in_logit_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+        """ḡ(x) + Δ; the sum is the one that `in_logit` makes, and rounding keeps the order."""
+        bound = self.discriminator.upper_bound(images, eps, **options) + self.shift
+        # Where a processor flushes subnormal numbers to zero, a sum just below zero becomes zero.
+        return torch.where((bound < 0) & (bound > -torch.finfo(bound.dtype).tiny), 0, bound)
+
+    def certified_radius(
+        self, images: Tensor, threshold: float, *, largest: float = 1.0, **options: Unpack[bounds.Options]
+    ) -> Tensor:
+        """The largest radius at which the confidence provably stays below `threshold`, per image.
+
+        NaN where the bound at the image itself does not: such an image is not rejected.
+        """
+        return bounds.certified_radius(
+            lambda some, eps: self.upper_bound(some, eps, **options), images, threshold, largest=largest
+        )
 
     def ceiling(self, classes: int) -> float:
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""

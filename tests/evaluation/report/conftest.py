@@ -47,7 +47,7 @@ def one(model, outside, eps, *, count=400, gallery=6, channels=1, inside="digits
         intervals={name: [max(0.0, value - 0.004), min(1.0, value + 0.003)] for name, value in values.items()},
         attack={"forward": 123456, "backward": 65432, "settled": 0.25 * certified, "seconds": 12.345,
                 "by": {"apgd": 0.7, "square": 0.3}},
-        rounding={"exceeded": 0}, machine="x86_64, 2 threads", version="0.3",
+        machine="x86_64, 2 threads", version="0.3",
         scores=Scores(scores_in, clean, bound, attacked, chosen, images, shifted),
     )  # fmt: skip
 

@@ -213,7 +213,7 @@ def test_attack_statistics(results, tree):
     assert len(rows) == 35
     cells = [cell["text"] for cell in tree.all("td", rows[-1])]
     assert cells == [
-        "left-out", "standard", "123,456", "65,432", "25.0%", "12.3", "apgd 70.0%, square 30.0%", "0",
+        "left-out", "standard", "123,456", "65,432", "25.0%", "12.3", "apgd 70.0%, square 30.0%",
     ]  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def test_strange_statistics_and_missing_parts_do_no_harm(make_results, parse):
     assert not {"Deep", "List"} & set(heads)
     legends = [entry["text"] for entry in tree.all("li", within="roc")]
     assert legends == ["Plain", "ProoD", "clean", "attacked", "guaranteed"]
-    alone = parse(page(Results((replace(bare, attack={}, rounding={}, attacks=None),))))
+    alone = parse(page(Results((replace(bare, attack={}, attacks=None),))))
     assert [entry["text"] for entry in alone.all("li", within="radius")] == ["ProoD", "guaranteed"]
     assert [section["attrs"]["id"] for section in alone.all("section")] == ["summary", "auc", "fpr", "radius"]
 

@@ -114,7 +114,7 @@ def _latex_cell(row: Row, cell: Cell) -> str:
 
 def csv_text(results: Results) -> str:
     """One line per evaluation, repeated ones too: all scalar fields, then the ends of the intervals; fractions of 1."""
-    nested = {"intervals", "attack", "rounding", "fingerprints", "scores"}
+    nested = {"intervals", "attack", "fingerprints", "scores"}
     scalars = [item.name for item in fields(Evaluation) if item.name not in nested]
     known = dict.fromkeys(["accuracy", *METRICS["auc"], *METRICS["fpr"]])
     measured = list(known | dict.fromkeys(name for item in results for name in item.intervals))

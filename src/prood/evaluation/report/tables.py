@@ -56,7 +56,7 @@ def _cell(cell: Cell, *, first: bool) -> Html:
 
 
 def attack_table(evaluations: Sequence[Evaluation], labels: Mapping[str, str]) -> Html | None:
-    """A row for every evaluation that was attacked, a column for whatever its attack and rounding say."""
+    """A row for every evaluation that was attacked, a column for whatever its attack says."""
     rows = [(item, _statistics(item)) for item in evaluations]
     columns = list(dict.fromkeys(key for _, values in rows for key in values))
     rows = [(item, values) for item, values in rows if item.attack or item.attacks]
@@ -82,8 +82,6 @@ def _statistics(evaluation: Evaluation) -> dict[str, str]:
         NAMES.get(key, key.replace("_", " ").capitalize()): _text(key, value)
         for key, value in evaluation.attack.items()
     }
-    for key, value in evaluation.rounding.items():
-        found[f"Rounding: {key.replace('_', ' ')}"] = _text(key, value)
     return {name: text for name, text in found.items() if text is not None}
 
 

@@ -28,7 +28,7 @@ class SemiJoint(Objective):
         assert batch_out is not None
         images = interlace(batch_in.images, batch_out.images)
         with torch.no_grad():
-            g = model.in_logit(images)
+            g = model.discriminator(images) + model.shift  # not `in_logit`, whose arithmetic is slower on GPUs
         inside, outside = separate(fuse(model.logits(images).float(), g.float()))
         # fuse() gives log(K·p): take log K off again, so that the losses are those of Eq. 8.
         log_k = math.log(inside.shape[1])

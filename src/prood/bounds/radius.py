@@ -1,0 +1,53 @@
+"""The certified radius of an image, and the bound as a function of the radius."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from prood.errors import ProodError
+
+Bound = Callable[[Tensor, Tensor], Tensor]
+"""(images, eps) → bounds, with a radius for each image."""
+
+
+def certified_radius(
+    bound: Bound, images: Tensor, threshold: float, *, largest: float = 1.0, steps: int = 20
+) -> Tensor:
+    """The largest radius found at which each image's bound stays below `threshold`; float64, shape (N,).
+
+    By bisection on [0, largest], all images at once, to within largest/2^steps. What is proven at a radius holds at
+    every smaller one, for its ball contains theirs, whether or not the bound itself is monotone. Where the bound
+    is not below the threshold at radius 0 there is nothing to certify: NaN.
+    """
+    if steps < 1 or not largest > 0:
+        raise ProodError("a radius is searched in at least one step, up to a largest radius above 0")
+    proven = torch.zeros(len(images), dtype=torch.float64, device=images.device)
+    if not len(images):
+        return proven
+    failed = torch.full_like(proven, largest)
+    rejected = bound(images, proven) < threshold
+    everywhere = rejected & (bound(images, failed) < threshold)
+    open_rows = (rejected & ~everywhere).nonzero().squeeze(1)
+    for _ in range(steps if len(open_rows) else 0):
+        middle = 0.5 * (proven[open_rows] + failed[open_rows])
+        holds = bound(images[open_rows], middle) < threshold
+        proven[open_rows] = torch.where(holds, middle, proven[open_rows])
+        failed[open_rows] = torch.where(holds, failed[open_rows], middle)
+    proven[everywhere] = largest
+    return torch.where(rejected, proven, torch.nan)
+
+
+def bound_curve(bound: Bound, images: Tensor, radii: Sequence[float]) -> Tensor:
+    """The bound of each image at each radius; shape (N, R).
+
+    What is proven at a radius holds at every smaller one, so each bound is at most those at larger radii.
+    """
+    if not radii:
+        raise ProodError("a curve needs at least one radius")
+    curve = torch.stack([bound(images, torch.full((len(images),), radius)) for radius in radii], 1)
+    order = sorted(range(len(radii)), key=lambda place: radii[place])
+    best = curve[:, order].flip(1).cummin(1).values.flip(1)
+    return torch.empty_like(curve).scatter(1, torch.tensor(order, device=curve.device).expand_as(curve), best)

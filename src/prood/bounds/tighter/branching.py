@@ -1,0 +1,137 @@
+"""Branch and bound on the signs of unstable units (Bunel et al. 2020; bounds with multipliers: Wang et al. 2021).
+
+Where a unit's sign is known its relaxation is exact. A part of the ball is cut in two by a unit's sign, each half has
+a bound of its own, and the larger of them holds for both. The part with the largest bound is cut next.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from prood.bounds.tighter.chain import Choice
+from prood.bounds.tighter.leaves import Leaf, Pair, measure
+
+_DEPTH = 4
+"""A part is cut by that many units at once, at most, to fill a batch."""
+
+_POLISH = 20
+"""How often a part with nothing left to cut is optimised again."""
+
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: float  # in all
+    splits: int | None  # an image
+    batch: int  # parts bounded at once
+    steps: int  # of descent for each part
+
+
+class Tree:
+    """The parts of one image's ball."""
+
+    def __init__(self, root: Leaf, target: float, found: float) -> None:
+        self.target, self.found, self.splits = target, found, 0
+        self.closed = -float("inf")
+        self.heap: list[tuple[float, int, Leaf]] = []
+        self.count = itertools.count()
+        self.push(root)
+
+    def push(self, leaf: Leaf) -> None:
+        heapq.heappush(self.heap, (-leaf.bound, next(self.count), leaf))
+
+    @property
+    def bound(self) -> float:
+        return max(self.closed, -self.heap[0][0] if self.heap else -float("inf"))
+
+    def open(self, limits: Limits) -> bool:
+        """Whether another split could help: neither decided, nor exact, nor at its limit."""
+        if limits.splits is not None and self.splits >= limits.splits:
+            return False
+        bound = self.bound
+        return bool(self.heap) and self.closed < bound and bound >= self.target and bound > self.found + _TOLERANCE
+
+    def grow(self, share: int) -> list[Leaf]:
+        """Take the worst parts out and return what they are cut into, about `share` of them."""
+        children: list[Leaf] = []
+        while self.heap and len(children) < share and -self.heap[0][0] > max(self.closed, self.found):
+            leaf = heapq.heappop(self.heap)[2]
+            if not leaf.candidates:
+                if leaf.polished >= _POLISH:
+                    self.closed = max(self.closed, leaf.bound)
+                else:
+                    children.append(Leaf(**{**vars(leaf), "polished": leaf.polished + 1}))
+                continue
+            depth = max(1, (share // (len(self.heap) + 1)).bit_length() - 1)
+            cut = leaf.candidates[: min(depth, _DEPTH)]
+            self.splits += 2 ** len(cut) - 1
+            for signs in itertools.product((1.0, -1.0), repeat=len(cut)):
+                children.append(leaf.child(dict(zip(cut, signs, strict=True))))
+        return children
+
+
+def branch_and_bound(
+    pair: Pair,
+    slopes: Choice,
+    bound: Tensor,
+    *,
+    target: Tensor,
+    found: Tensor,
+    value: Callable[[Tensor], Tensor],
+    limits: Limits,
+) -> Tensor:
+    """Bounds that are at most those given, with what the limits allow; shape (B,).
+
+    target: an image is done when its bound is below. found: values that are attained, (B,): nothing can be below.
+    value: the network itself, for the points at which bounds are attained may attain them.
+    """
+    end = time.monotonic() + limits.seconds
+    roots = [
+        Leaf(image, bound[image].item(), {}, {}, {number: slope[image].half() for number, slope in slopes.items()})
+        for image in range(len(bound))
+    ]
+    trees: list[Tree] = []
+    waiting = [leaf for leaf in roots if bound[leaf.image] >= target[leaf.image]]
+    for part in _batches(waiting, limits.batch):
+        measured, reached = _measure(pair, part, 0, value)
+        for leaf, high in zip(measured, reached, strict=True):
+            best = max(float(found[leaf.image]), high)
+            trees.append(Tree(leaf, float(target[leaf.image]), best))
+    by_image = {leaf.image: tree for leaf, tree in zip(waiting, trees, strict=True)}
+    while time.monotonic() < end:
+        going = [tree for tree in trees if tree.open(limits)]
+        if not going:
+            break
+        share = max(2, limits.batch // len(going))
+        children = [leaf for tree in going for leaf in tree.grow(share)]
+        for part in _batches(children, limits.batch):
+            if time.monotonic() < end:
+                part, reached = _measure(pair, part, limits.steps, value)
+            else:  # what is out of time keeps its parent's bound
+                reached = [-float("inf")] * len(part)
+            for leaf, high in zip(part, reached, strict=True):
+                tree = by_image[leaf.image]
+                tree.push(leaf)
+                tree.found = max(tree.found, high)
+    result = bound.clone()
+    for image, tree in by_image.items():
+        result[image] = min(tree.bound, bound[image].item())
+    return result
+
+
+def _measure(
+    pair: Pair, leaves: list[Leaf], steps: int, value: Callable[[Tensor], Tensor]
+) -> tuple[list[Leaf], list[float]]:
+    measured, points = measure(pair, leaves, steps, _DEPTH)
+    return measured, [float(high) for high in value(points)]
+
+
+def _batches(leaves: list[Leaf], size: int) -> list[list[Leaf]]:
+    return [leaves[start : start + size] for start in range(0, len(leaves), size)]

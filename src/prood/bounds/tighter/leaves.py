@@ -1,0 +1,170 @@
+"""The parts of a ball that branching leaves: which units were split, and how a batch of parts is bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from prood.bounds.box import Box
+from prood.bounds.registry import Plane, Pullback, rule_for
+from prood.bounds.tighter.alpha import descend, tilts
+from prood.bounds.tighter.chain import Choice, Linear, intersect, rows
+
+Unit = tuple[int, int]
+"""A layer's number, and a unit's number in it."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The inputs of an image's ball on which some units have a known sign."""
+
+    image: int
+    bound: float
+    signs: dict[Unit, float]
+    betas: dict[Unit, float]  # the multiplier of each sign, times the sign
+    slopes: Choice  # of one row, in half precision: where the search goes on
+    candidates: tuple[Unit, ...] = ()  # the units whose relaxation costs most, first
+    polished: int = 0  # how often it was optimised with nothing left to split
+
+    def child(self, signs: dict[Unit, float]) -> Leaf:
+        return replace(self, signs=self.signs | signs, candidates=(), polished=0)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same relaxation twice: to search with, in plain arithmetic, and to prove with, in the one asked for."""
+
+    scout: Linear
+    proof: Linear
+
+    def some(self, index: Tensor) -> Pair:
+        proof = self.proof.some(index)
+        return Pair(proof if self.scout is self.proof else self.scout.some(index), proof)
+
+
+def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[list[Leaf], Tensor]:
+    """The leaves with their bounds, candidates and slopes; and for each, the point at which its bound is attained."""
+    device = pair.scout.boxes[0].radius.device
+    owner = torch.tensor([leaf.image for leaf in leaves], device=device)
+    layers = sorted({number for leaf in leaves for number, _ in leaf.signs})
+    shapes = {number: pair.scout.boxes[number].radius.shape[1:] for number in pair.scout.bends}
+    signs = {n: _dense([leaf.signs for leaf in leaves], n, shapes[n]).to(pair.scout.boxes[0].radius) for n in layers}
+    betas = {n: _dense([leaf.betas for leaf in leaves], n, shapes[n]).to(signs[n]) for n in layers}
+    slopes = {}
+    for number in pair.scout.bends:
+        given = torch.stack([leaf.slopes[number] for leaf in leaves]).to(pair.scout.boxes[0].radius)
+        if number in signs:  # a unit of known sign is linear, even where rounding leaves its box a hair across zero
+            given = torch.where(signs[number] == 0, given, (signs[number] > 0).to(given))
+        slopes[number] = given
+    tilt = None if pair.proof.tilt is None else pair.proof.tilt[owner]
+    scout = replace(
+        branch(pair.scout, owner, signs), tilt=None if tilt is None else tilt.to(pair.scout.boxes[0].radius)
+    )
+    rate = 0.25 * 0.7 ** min(leaf.polished for leaf in leaves)
+    best, extra = descend(
+        lambda s, e: scout.bound(s, extra=e, joint=True), slopes, steps, signs=signs, extra=betas, rate=rate
+    )
+    with torch.no_grad():
+        if tilt is not None and steps:
+            tilt = tilts(scout, best, steps, extra)
+        proof = replace(
+            branch(pair.proof, owner, signs), tilt=None if tilt is None else tilt.to(pair.proof.boxes[0].radius)
+        )
+        wide = pair.proof.boxes[0].radius.dtype
+        watch: Choice = {}
+        bound = proof.bound(
+            {n: s.to(wide) for n, s in best.items()},
+            extra={n: e.to(wide) for n, e in extra.items()},
+            watch=watch,
+            joint=True,
+        )
+        bound = torch.where(bound.isnan(), torch.inf, bound)
+        candidates = _candidates(proof, watch, signs, splits)
+        box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(pair.scout.boxes[0].radius)
+        # The corner of a box lies outside of an ℓ2 or ℓ1 ball: there the image itself has to do.
+        point = box.middle + box.radius * slope.sign() if box.within is None else box.points
+    measured, multipliers = [], iter(_sparse(extra, leaves))
+    values = bound.tolist()
+    for row, leaf in enumerate(leaves):
+        betas_of = dict(zip(leaf.signs, next(multipliers), strict=True))
+        kept = {number: slope[row].half() for number, slope in best.items()}
+        value = min(leaf.bound, values[row])  # it is a part of its parent
+        measured.append(replace(leaf, bound=value, betas=betas_of, slopes=kept, candidates=candidates[row]))
+    return measured, point
+
+
+def branch(linear: Linear, owner: Tensor, signs: Choice) -> Linear:
+    """Rows of several images, in each of which some units have a known sign."""
+    pulls, cut = list(linear.pulls), {}
+    for number, sign in signs.items():
+        box, layer = rows(linear.boxes[number], owner), linear.layers[number]
+        free = torch.full_like(box.radius, torch.inf)
+        box = intersect(box, torch.where(sign > 0, 0, -free), torch.where(sign < 0, 0, free))
+        cut[number] = box
+        pulls[number] = _by_row(rule_for(layer).pullback(layer, box, {}))
+    return replace(linear, pulls=tuple(pulls), owner=owner, cut=cut)
+
+
+def _by_row(pull: Pullback) -> Pullback:
+    """A pullback with a box for each row, in planes whose rows belong to others."""
+
+    def pulled(plane: Plane) -> Plane:
+        return replace(pull(replace(plane, owner=None)), owner=plane.owner)
+
+    return pulled
+
+
+def _dense(known: list[dict[Unit, float]], layer: int, shape: torch.Size) -> Tensor:
+    entries = [
+        (row, unit, value) for row, units in enumerate(known) for (n, unit), value in units.items() if n == layer
+    ]
+    values = torch.zeros(len(known), shape.numel(), dtype=torch.float64)
+    for row, unit, value in entries:
+        values[row, unit] = value
+    return values.reshape(-1, *shape)
+
+
+def _sparse(extra: Choice, leaves: list[Leaf]) -> list[list[float]]:
+    """The entries of the split units, fetched from the device once a layer."""
+    result = [[0.0] * len(leaf.signs) for leaf in leaves]
+    for number, values in extra.items():
+        places = [
+            (row, place, unit)
+            for row, leaf in enumerate(leaves)
+            for place, (layer, unit) in enumerate(leaf.signs)
+            if layer == number
+        ]
+        at = torch.tensor(places, device=values.device)
+        for (row, place, _), value in zip(places, values.flatten(1)[at[:, 0], at[:, 2]].tolist(), strict=True):
+            result[row][place] = value
+    return result
+
+
+def _candidates(linear: Linear, watch: Choice, signs: Choice, count: int) -> list[tuple[Unit, ...]]:
+    """The unsplit units with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
+    scores, units = [], []
+    for number in linear.bends:
+        box = linear.box(number)
+        score = watch[number].abs() * _height(box)
+        if number in signs:
+            score = torch.where(signs[number] == 0, score, 0)
+        flat = score.flatten(1)
+        top = flat.topk(min(count, flat.shape[1]), dim=1)
+        scores.append(top.values)
+        units.append(torch.stack([torch.full_like(top.indices, number), top.indices], dim=2))
+    score, unit = torch.cat(scores, 1), torch.cat(units, 1)
+    order = score.argsort(dim=1, descending=True)[:, :count]
+    best, units_of = score.gather(1, order).tolist(), unit.gather(1, order[..., None].expand(-1, -1, 2)).tolist()
+    return [
+        tuple((layer, number) for (layer, number), value in zip(row, high, strict=True) if value > 0)
+        for row, high in zip(units_of, best, strict=True)
+    ]
+
+
+def _height(box: Box) -> Tensor:
+    """−u·l/(u − l), the height of the triangle over an unstable unit's interval, else 0."""
+    lower, upper = box.lower, box.upper
+    unstable = (lower < 0) & (upper > 0)
+    return torch.where(unstable, -upper * lower / (upper - lower), 0)

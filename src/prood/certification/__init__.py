@@ -1,0 +1,23 @@
+"""Certificates as files: what was proven, for which image and which weights. `verify` checks them on its own."""
+
+from prood.certification.record import (
+    Certificate,
+    ImageReference,
+    ModelReference,
+    append,
+    confidence_of,
+    file_sha256,
+    image_sha256,
+    read,
+)
+
+__all__ = [
+    "Certificate",
+    "ImageReference",
+    "ModelReference",
+    "append",
+    "confidence_of",
+    "file_sha256",
+    "image_sha256",
+    "read",
+]

@@ -1,0 +1,210 @@
+"""A certificate as a line of JSON, and files of such lines.
+
+It says: for every image u in [0, 1]^d within `eps` of the input, the value that the deployed network g returns for u,
+in float32 and in any order of summation, is at most `bound`. The hashes say which image and which weights are meant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prood.errors import ProodError
+from prood.version import __version__
+
+FORMAT = 1
+NORMS = ("linf", "l2", "l1")
+
+
+@dataclass(frozen=True)
+class ImageReference:
+    """A row of an image set, or a picture's path with row None."""
+
+    name: str
+    row: int | None
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ModelReference:
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """`bound` is one of g, without the shift; `classes` and `confidence` are None for a bare discriminator."""
+
+    input: ImageReference
+    model: ModelReference
+    norm: str
+    eps: float
+    method: str
+    bound: float
+    shift: float = 0.0
+    classes: int | None = None
+    confidence: float | None = None
+    seconds: float = 0.0
+    arithmetic: str = "float32"
+    version: str = __version__
+    format: int = FORMAT
+    digest: str = field(default="", compare=False)  # as read from a file, of all the rest
+
+    def to_json(self) -> str:
+        """One line; Python writes floats so that they read back as the same floats."""
+        return json.dumps(self._facts() | {"digest": self._digest()}, ensure_ascii=False, allow_nan=False)
+
+    @property
+    def intact(self) -> bool:
+        """Whether the line is as it was written. A forger may write a new digest: all else is checked as well."""
+        return self.digest in ("", self._digest())
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "digest"}
+
+    def _digest(self) -> str:
+        return hashlib.sha256(json.dumps(self._facts(), sort_keys=True).encode()).hexdigest()
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """A ValueError says what is wrong with the text."""
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError("it is no JSON object")
+        if _integer(values, "format") > FORMAT:
+            raise ValueError(f"it was written by Prood {values.get('version')} in a newer format: update Prood")
+        image, model = _object(values, "input"), _object(values, "model")
+        certificate = cls(
+            input=ImageReference(_text(image, "name"), _optional(image, "row"), _text(image, "sha256")),
+            model=ModelReference(_text(model, "path"), _text(model, "sha256")),
+            norm=_text(values, "norm"),
+            eps=_number(values, "eps"),
+            method=_text(values, "method"),
+            bound=_number(values, "bound"),
+            shift=_number(values, "shift"),
+            classes=_optional(values, "classes"),
+            confidence=None if values.get("confidence") is None else _number(values, "confidence"),
+            seconds=_number(values, "seconds"),
+            arithmetic=_text(values, "arithmetic"),
+            version=_text(values, "version"),
+            format=_integer(values, "format"),
+            digest=_text(values, "digest"),
+        )
+        if certificate.norm not in NORMS:
+            raise ValueError(f"its norm is {certificate.norm!r}, not one of {', '.join(NORMS)}")
+        if certificate.eps < 0:
+            raise ValueError("its eps is negative")
+        return certificate
+
+
+def append(path: Path | str, certificate: Certificate) -> None:
+    """Add a line and flush it. A last line that a kill has cut makes way: nobody could read it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = certificate.to_json().encode() + b"\n"
+    with path.open("ab+") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 1))
+        if file.read(1) not in (b"", b"\n"):
+            file.seek(0)
+            last = file.read().rpartition(b"\n")[2]
+            if _is_json(last):
+                line = b"\n" + line
+            else:
+                file.truncate(size - len(last))
+        file.write(line)
+        file.flush()
+
+
+def read(path: Path | str) -> tuple[list[Certificate], str]:
+    """All certificates of a file, and a note if its last line was cut off and is left out (else "")."""
+    path = Path(path)
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ProodError(f"cannot read {path}: {error.strerror}") from None
+    note = ""
+    if lines[-1] and not _is_json(lines[-1]):
+        note = f"line {len(lines)} of {path} was cut off and is left out"
+        lines.pop()
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(Certificate.from_json(line.decode()))
+        except ValueError as error:
+            raise ProodError(f"line {number} of {path} is no certificate: {error}") from None
+    return found, note
+
+
+def image_sha256(image: NDArray[np.float32]) -> str:
+    """Of the text `float32(C, H, W)` and the little-endian bytes of the pixels in [0, 1]."""
+    if image.dtype != np.float32:
+        raise ProodError(f"an image is hashed as float32, not as {image.dtype}")
+    digest = hashlib.sha256(f"float32{tuple(image.shape)}".encode())
+    digest.update(np.ascontiguousarray(image, dtype="<f4").tobytes())
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path | str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def confidence_of(bound: float, shift: float, classes: int) -> float:
+    """(K−1)/K·σ(b + Δ) + 1/K (Eq. 4), b + Δ added in float32 as the model does, and rounded up.
+
+    2⁻⁴⁸ is far more than the few roundings below can lose, so a rigorous check does not find it too small.
+    """
+    with np.errstate(over="ignore"):
+        logit = float(np.float32(bound) + np.float32(shift))
+    sigmoid = 1 / (1 + math.exp(-logit)) if logit > -700 else math.exp(-700)
+    return min(1.0, ((classes - 1) / classes * sigmoid + 1 / classes) * (1 + 2.0**-48))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _object(values: dict[str, Any], key: str) -> dict[str, Any]:
+    value = values.get(key)
+    if not isinstance(value, dict):
+        raise ValueError(f"its {key} is {value!r}, not an object")
+    return value
+
+
+def _text(values: dict[str, Any], key: str) -> str:
+    value = values.get(key)
+    if not isinstance(value, str):
+        raise ValueError(f"its {key} is {value!r}, not a text")
+    return value
+
+
+def _number(values: dict[str, Any], key: str) -> float:
+    value = values.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"its {key} is {value!r}, not a finite number")
+    return float(value)
+
+
+def _integer(values: dict[str, Any], key: str) -> int:
+    value = values.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"its {key} is {value!r}, not a number that counts")
+    return value
+
+
+def _optional(values: dict[str, Any], key: str) -> int | None:
+    return None if values.get(key) is None else _integer(values, key)

@@ -1,0 +1,106 @@
+"""What a model says of images and what is proven of them, as a table for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+from torch import Tensor
+
+from prood import processes
+from prood.bounds import Method, Norm, certified_radius
+from prood.certification.certify import Subject, certify, inputs, subject
+from prood.certification.record import Certificate
+from prood.models import ProoD
+
+
+@dataclass(frozen=True)
+class Row:
+    """One image. For a bare discriminator `confidence` and the bounds are those of its logit, g."""
+
+    name: str
+    label: str
+    confidence: float
+    p_in: float
+    certificates: tuple[Certificate, ...]
+    threshold: float | None = None
+    radius: float | None = None  # largest at which it provably stays rejected; NaN if it is not rejected
+
+    @property
+    def bounds(self) -> list[float]:
+        return [one.bound if one.confidence is None else one.confidence for one in self.certificates]
+
+
+def certify_images(
+    model: Path | str,
+    names: Sequence[str],
+    eps: Sequence[float],
+    *,
+    norm: Norm = "linf",
+    method: Method = "best",
+    threshold: float | None = None,
+    out: Path | None = None,
+    limit: int | None = None,
+    batch: int = 64,
+    device: torch.device | None = None,
+) -> list[Row]:
+    """Certify pictures and image sets by name, and say what the model makes of each; see `certify`."""
+    target = device or processes.device(None)
+    what = subject(model, target)
+    images = inputs(names, what.shape, limit)
+    certificates = certify(what, images, eps, out=out, norm=norm, method=method, batch=batch)
+    rows = []
+    for start in range(0, len(images), batch):
+        group = images[start : start + batch]
+        stack = torch.stack([image for _, _, image in group]).to(target)
+        facts = _facts(what, stack)
+        radii = [None] * len(group) if threshold is None else _radii(what, stack, threshold, norm, method)
+        for place, ((name, row, _), fact, radius) in enumerate(zip(group, facts, radii, strict=True), start):
+            full = name if row is None else f"{name}[{row}]"
+            rows.append(Row(full, *fact, tuple(certificates[place :: len(images)]), threshold, radius))
+    return rows
+
+
+@torch.no_grad()
+def _facts(what: Subject, images: Tensor) -> list[tuple[str, float, float]]:
+    """Label, confidence (or g) and p(in)."""
+    if not isinstance(what.model, ProoD):
+        g = what.model.covered(images)
+        return [("–", value, p) for value, p in zip(g.tolist(), g.double().sigmoid().tolist(), strict=True)]
+    labels = [str(place) if what.names is None else what.names[place] for place in what.model.predict(images).tolist()]
+    p_in = what.model.in_logit(images).double().sigmoid().tolist()
+    return list(zip(labels, what.model.confidence(images).tolist(), p_in, strict=True))
+
+
+def _radii(what: Subject, images: Tensor, threshold: float, norm: Norm, method: Method) -> list[float]:
+    def bound(some: Tensor, eps: Tensor) -> Tensor:
+        return what.model.upper_bound(some, eps, method=method, norm=norm)
+
+    return certified_radius(bound, images, threshold).tolist()
+
+
+def show(rows: Sequence[Row]) -> Table:
+    joint = bool(rows) and rows[0].certificates[0].confidence is not None
+    table = Table("image", box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ["class", "confidence", "p(in)"] if joint else ["g", "p(in)"]:
+        table.add_column(title, justify="left" if title == "class" else "right")
+    for one in rows[0].certificates if rows else ():
+        table.add_column(f"≤ within {one.eps:.4g} ({one.norm})", justify="right")
+    decides = bool(rows) and rows[0].threshold is not None
+    if decides:
+        table.add_column("rejected", justify="right")
+        table.add_column("radius", justify="right")
+    for row in rows:
+        cells = [escape(row.name), *([escape(row.label)] if joint else []), f"{row.confidence:.4f}", f"{row.p_in:.4f}"]
+        cells += [f"{bound:.4f}" for bound in row.bounds]
+        if decides:
+            assert row.radius is not None
+            cells += ["no", "–"] if math.isnan(row.radius) else ["provably", f"{row.radius:.5f}"]
+        table.add_row(*cells)
+    return table

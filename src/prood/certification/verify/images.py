@@ -1,0 +1,38 @@
+"""The image that a certificate names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prood.certification.record import ImageReference
+from prood.certification.verify.layers import Shape
+from prood.data import Images, ImageSet, open_set
+from prood.data.formats.pictures import decode, fit
+
+
+class ImageReader:
+    """Reads from the last set that was opened as long as that is the one; a new reader opens it anew."""
+
+    def __init__(self) -> None:
+        self._opened: tuple[str, Shape, Images] | None = None
+
+    def read(self, reference: ImageReference, name: str | None, shape: Shape) -> NDArray[np.float32]:
+        """float32 (C, H, W) in [0, 1], from `name` if that is given; noise and photographs are made to fit `shape`."""
+        name = reference.name if name is None else name
+        channels, height, width = shape
+        if reference.row is None:
+            found = fit(decode(Path(name)), (channels, height, width)).numpy()
+        else:
+            found = self._open(name, shape).take([reference.row])[0].numpy()
+        return found.astype(np.float32) / np.float32(255)
+
+    def _open(self, name: str, shape: Shape) -> Images:
+        import torch
+
+        if self._opened is None or self._opened[:2] != (name, shape):
+            like = ImageSet("like", torch.zeros((1, *shape), dtype=torch.uint8))
+            self._opened = name, shape, open_set(name, like=like)
+        return self._opened[2]

@@ -1,0 +1,104 @@
+"""How far the deployed float32 network is from exact arithmetic, layer by layer.
+
+**Lemma.** Let a sum of n products wᵢxᵢ and a bias b be computed in float32 with unit u = 2⁻²⁴, the additions in any
+order (any binary tree), each with or without a fused product. Let P and N be the sums of its positive terms and of its
+negative ones' magnitudes, S = Σ|wᵢxᵢ|. Unless something overflows, the result is off by at most
+
+    L = (n·u·max(P, N) + u·S + η) / (1 − n·u),
+
+where η is what underflow may cost. *Proof.* Let L be the sum of the magnitudes of all local errors; the error of every
+partial sum is at most L, as exact addition passes errors on unchanged. A product's local error is at most u·|wᵢxᵢ|, in
+all u·S. A partial sum without errors is a sum of some of the terms, hence in [−N, P]; with them it is at most
+max(P, N) + L in magnitude, and rounding it costs u times that. There are n additions: n + 1 terms in a tree. Adding an
+exact zero is exact, so terms that are zero for certain do not count. Thus L ≤ n·u·(max(P, N) + L) + u·S + η. ∎
+
+η: each of the n products, n sums and the bias may be flushed to zero or, being subnormal, be rounded absolutely (at
+most 2⁻¹²⁶ each), and so may each operand, which costs |wᵢ|·2⁻¹²⁶ or |xᵢ|·2⁻¹²⁶. A last weight −exp(h) that is subnormal
+costs up to |xᵢ|·2⁻¹²⁴. We pay 2⁻¹²³·(Σ|wᵢ| + Σ|xᵢ| + 2n + 2).
+
+**In blocks.** If the order is known to be such that the products of a block k are added up first, n_k of them (n_k − 1
+additions), and then the B blocks and the bias, block k is off by
+
+    L_k = ((n_k − 1)·u·max(P_k, N_k) + u·S_k + η_k) / (1 − n_k·u),
+
+and the same argument about the B additions of the second stage, whose partial sums are at most max(P, N) + ΣL_k in
+magnitude plus their own errors, gives L = ΣL_k + (B·u·(max(P, N) + ΣL_k) + η)/(1 − B·u).
+
+The lemma without that covers sums over blocks, too, and the mean of four values: a factor that is a power of two
+commutes with rounding. It does not cover algorithms that are no sums of these products (Winograd, FFT), nor TF32.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from prood.certification.verify.exact import LARGE32, MORE, TINY32, U32, Array, Undecided, require, slack
+from prood.certification.verify.layers import Affine, Linear, Normalise, Pool
+
+
+class Errors(NamedTuple):
+    """For inputs between two arrays: bounds for each output of the layer, without the row axis."""
+
+    deployed: Array  # |the deployed value − the exact affine map| with the weights that `Linear.spread` leaves open
+    own: Array  # what our float64 may lose in computing the map, or in pulling a slope of 1 back through it
+    spread: Array  # how far below the map with weights W the one with the deployed weights may be
+
+
+def errors(layer: Affine, lower: Array, upper: Array) -> Errors:
+    """Of a layer whose input lies between `lower` and `upper`."""
+    largest = np.maximum(np.abs(lower), np.abs(upper))
+    rows = slack(max(lower.size, int(np.prod(layer.outside))))
+    if isinstance(layer, Normalise):
+        return _normalise(layer, largest, np.maximum(np.abs(lower - layer.mean), np.abs(upper - layer.mean)), rows)
+    above, below = np.maximum(upper, 0), np.maximum(-lower, 0)
+    nonzero = (largest > 0).astype(np.float64)
+    bias = np.abs(layer.bias)
+    grown = 1 + layer.spread if isinstance(layer, Linear) else 1.0
+    total, both, weights = layer.map(np.stack([largest, above + below, nonzero]), "absolute")
+    count, inputs = layer.map(np.stack([nonzero, largest]), "pattern")
+    difference = layer.map((above - below)[None])[0] + layer.bias
+    # max(P, N) = (P + N + |P − N|)/2; the first of them is at least a half of P + N, so rounding stays relative.
+    partial = grown * MORE * (both + bias + np.abs(difference)) / 2
+    if count.max(initial=0) >= 2**22:
+        raise Undecided("too large: a sum has more than four million terms")
+    underflow = 8 * TINY32 * (weights + inputs + 2 * count + 2)
+    deployed = MORE * (count * U32 * partial + U32 * grown * total + underflow) / (1 - count * U32)
+    if isinstance(layer, Linear) and layer.block:
+        deployed = np.minimum(deployed, _in_blocks(layer, above, below, partial))
+    # A pool may add its four values before it divides.
+    if ((4 if isinstance(layer, Pool) else 1) * (partial + deployed)).max() >= LARGE32:
+        raise Undecided("the deployed network may overflow float32 in this ball")
+    return Errors(require(deployed), require(MORE * rows * (total + bias)), MORE * (grown - 1) * total)
+
+
+def _in_blocks(layer: Linear, above: Array, below: Array, partial: Array) -> Array:
+    weight = layer.weight.reshape(len(layer.weight), -1, layer.block)
+    above, below = above.reshape(weight.shape[1:]), below.reshape(weight.shape[1:])
+    largest = np.maximum(above, below)
+    absolute, live = np.abs(weight), (weight != 0) & (largest > 0)
+
+    def sums(weights: Array, values: Array) -> Array:
+        found: Array = np.einsum("obs,bs->ob", weights, values)
+        return found
+
+    count: Array = live.sum(2).astype(np.float64)
+    within = MORE * (sums(absolute, above + below) + np.abs(sums(weight, above - below))) / 2
+    underflow = 8 * TINY32 * ((absolute + largest).sum(2) + 2 * count)
+    additions = np.maximum(count - 1, 0) * U32
+    lost = MORE * (additions * within + U32 * sums(absolute, largest) + underflow) / (1 - count * U32)
+    lost = MORE * lost.sum(1)
+    blocks = (count > 0).sum(1).astype(np.float64)
+    again = (blocks * U32 * (partial + lost) + 8 * TINY32 * (2 * blocks + 2)) / (1 - blocks * U32)
+    both: Array = MORE * (lost + again)
+    return both
+
+
+def _normalise(layer: Normalise, largest: Array, distance: Array, rows: float) -> Errors:
+    """(x − mean)/std: two roundings, (1 + u)² − 1 < 2.1u, and flushed operands and results."""
+    quotient = distance / layer.std
+    deployed = MORE * (2.1 * U32 * quotient + 8 * TINY32 * (1 + 1 / layer.std))
+    if max(distance.max(), quotient.max()) >= LARGE32:
+        raise Undecided("the normalised image may overflow float32")
+    return Errors(deployed, require(MORE * rows * (largest + np.abs(layer.mean)) / layer.std), np.zeros(layer.outside))

@@ -1,0 +1,148 @@
+"""Is a certificate true? Confirmed by a proof of our own, refuted by a fact, or not decided."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prood.certification.record import Certificate, image_sha256
+from prood.certification.verify.ball import Ball
+from prood.certification.verify.bound import bounds
+from prood.certification.verify.exact import Undecided, confidence_is_too_small
+from prood.certification.verify.images import ImageReader
+from prood.certification.verify.layers import Network
+from prood.certification.verify.network import Model, read_model, sha256_of
+from prood.certification.verify.search import highest
+from prood.errors import ProodError
+
+Outcome = Literal["confirmed", "refuted", "not decided"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`bound` is the lowest that we proved, `value` the highest that we saw the deployed network reach for certain."""
+
+    outcome: Outcome
+    reason: str
+    bound: float | None = None
+    value: float | None = None
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Refuted(Exception):
+    """A fact that contradicts the certificate."""
+
+
+class Verifier:
+    """Verifies certificates one by one; models and image sets that many of them name are read once.
+
+    `model` and `input` say where to look instead of where the certificate says. Its hashes decide all the same.
+    """
+
+    def __init__(self, *, model: str | None = None, input: str | None = None) -> None:
+        self.model, self.input = model, input
+        self._models: dict[str, Model] = {}
+        self._images = ImageReader()
+
+    def verify(self, certificate: Certificate) -> Verdict:
+        start = time.perf_counter()
+        try:
+            with np.errstate(all="ignore"):  # what is not finite in the end is looked for, and decides nothing
+                verdict = self._verify(certificate)
+        except Refuted as fact:
+            verdict = Verdict("refuted", str(fact))
+        except Undecided as reason:
+            verdict = Verdict("not decided", str(reason))
+        return replace(verdict, seconds=time.perf_counter() - start)
+
+    def _verify(self, certificate: Certificate) -> Verdict:
+        if not certificate.intact:
+            raise Refuted("it was changed after it was written: its digest does not match")
+        model = self._model(certificate)
+        image = self._image(certificate, model.network)
+        _check_confidence(certificate, model)
+        if certificate.arithmetic != "float32":
+            raise Undecided(f"it is about {certificate.arithmetic!r} arithmetic: only float32 can be verified")
+        return decide(model.network, Ball(image, certificate.norm, certificate.eps), certificate.bound)
+
+    def _model(self, certificate: Certificate) -> Model:
+        path = self.model or certificate.model.path
+        if path not in self._models:
+            # The hash first: a file that is not the one that is meant refutes, whatever is in it.
+            _check_hash("the model", path, certificate.model.sha256, sha256_of(path))
+            self._models[path] = read_model(path)
+        model = self._models[path]
+        _check_hash("the model", path, certificate.model.sha256, model.sha256)
+        return model
+
+    def _image(self, certificate: Certificate, network: Network) -> NDArray[np.float32]:
+        name, row = self.input or certificate.input.name, certificate.input.row
+        try:
+            image = self._images.read(certificate.input, self.input, network.shape)
+        except ProodError as error:
+            if row is not None and f"has no row {row}" in str(error):
+                raise Refuted(str(error)) from None
+            raise Undecided(f"{error}") from None
+        _check_hash(
+            "the image", name if row is None else f"row {row} of {name}", certificate.input.sha256, image_sha256(image)
+        )
+        if image.shape != network.shape:
+            raise Refuted(f"the model takes images of shape {network.shape}, not {image.shape}")
+        return image
+
+
+def decide(network: Network, ball: Ball, stated: float) -> Verdict:
+    """The deployed g returns a float32, so a proof that it stays below the next one above `stated` is enough."""
+    lowest, limit, reason = None, _next_float32(stated), "there is no bound"
+    try:
+        for name, bound in bounds(network, ball):
+            if bound < limit:
+                return Verdict("confirmed", f"by {name}", bound)
+            if lowest is None or bound < lowest:
+                lowest, reason = bound, f"the lowest bound that we can prove (by {name}) is higher"
+    except Undecided as stopped:
+        reason = str(stopped)
+    point = highest(network, ball, stated)
+    value = None if point is None else point.value
+    if value is not None and value > stated:
+        return Verdict("refuted", "an image in the ball has a higher value", lowest, value)
+    return Verdict("not decided", reason, lowest, value)
+
+
+def _next_float32(stated: float) -> float:
+    """The smallest float32 above `stated`: a float32 below it is at most `stated`."""
+    near = np.float32(stated)
+    return float(np.nextafter(near, np.float32(np.inf)) if float(near) <= stated else near)
+
+
+def _check_hash(what: str, where: str, stated: str, found: str) -> None:
+    if stated != found:
+        raise Refuted(
+            f"{what} at hand ({where}) is another one: its sha256 starts with {found[:12]}, not {stated[:12]}"
+        )
+
+
+def _check_confidence(certificate: Certificate, model: Model) -> None:
+    """What the certificate says of the joint model must follow from the bound."""
+    classes, confidence = certificate.classes, certificate.confidence
+    if classes is None and confidence is None and certificate.shift == 0:
+        return  # it speaks of g alone
+    if model.shift is None:
+        raise Refuted("it states a shift, classes or a confidence, but the model is a bare discriminator")
+    if certificate.shift != model.shift:
+        raise Refuted(f"it states a shift of {certificate.shift}, but the model's is {model.shift}")
+    if classes is None or confidence is None:
+        raise Refuted("it states only one of classes and confidence")
+    if model.classes == -1:
+        raise Undecided("the model's file does not say how many classes there are")
+    if classes != model.classes:
+        raise Refuted(f"it states {classes} classes, but the model has {model.classes}")
+    if confidence_is_too_small(confidence, certificate.bound, certificate.shift, classes):
+        raise Refuted(f"a confidence of {confidence} does not follow from the bound: it is too small")

@@ -1,0 +1,148 @@
+"""The methods against each other, against what is attained, and against the exact maximum."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from prood.bounds import Box, Budget, NegativeLinear, NoLinearRule, upper_bound
+from prood.errors import ProodError
+
+METHODS = ("ibp", "crown-ibp", "best", "alpha-crown", "crown", "bab")
+ARITHMETICS = ("plain", "sound")
+Case = Callable[[int], tuple[nn.Sequential, Tensor]]
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("eps", [0.02, 0.15])
+def test_each_method_is_at_most_the_one_before_and_nothing_exceeds_it(
+    case: Case, quick: Budget, climb: Callable[..., Tensor], inside: Callable[..., Tensor], arithmetic, seed, eps
+) -> None:
+    network, x = case(seed)
+    bounds = {m: upper_bound(network, x, eps, method=m, arithmetic=arithmetic, budget=quick) for m in METHODS}
+    for tighter, looser in (("alpha-crown", "best"), ("crown", "alpha-crown"), ("bab", "crown")):
+        assert (bounds[tighter] <= bounds[looser]).all(), tighter
+    assert (bounds["best"] <= bounds["crown-ibp"]).all()
+    box = Box.ball(x, eps)
+    found = climb(network, box, starts=4)
+    for point in inside(box, 20):
+        found = torch.maximum(found, network(point).detach()[:, 0])
+    slack = 0 if arithmetic == "sound" else 1e-5
+    assert (found <= bounds["bab"] + slack).all()
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_each_method_brings_something(case: Case, quick: Budget, arithmetic) -> None:
+    network, x = case(1)
+    eps = 0.03 if isinstance(network[-1], NegativeLinear) else 0.15  # which saturates at its bias
+    means = [
+        upper_bound(network, x, eps, method=method, arithmetic=arithmetic, budget=quick).mean().item()
+        for method in ("crown-ibp", "alpha-crown", "crown", "bab")
+    ]
+    assert means == sorted(means, reverse=True)
+    assert len(set(means)) == 4
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_branching_reaches_the_exact_maximum_of_a_tiny_network(arithmetic) -> None:
+    for seed in range(3):
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
+        x = torch.rand(2, 2)
+        line = torch.linspace(-1, 1, 801)
+        grid = torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
+        exact = torch.stack([network(image + 0.4 * grid).max() for image in x]).detach()
+        budget = Budget(seconds=20, split_steps=30)
+        bound = upper_bound(network, x, 0.4, method="bab", arithmetic=arithmetic, clip=None, budget=budget)
+        assert (bound >= exact - 1e-6).all()
+        torch.testing.assert_close(bound, exact, rtol=0, atol=1e-4)
+
+
+def test_more_splits_bring_tighter_bounds(quick: Budget) -> None:
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 1))
+    x = torch.rand(4, 6)
+    means = [
+        upper_bound(network, x, 0.3, method="bab", budget=replace(quick, splits=splits)).mean() for splits in (0, 8, 80)
+    ]
+    assert means[0] > means[1] > means[2]
+
+
+def test_no_seconds_no_splits(quick: Budget) -> None:
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 1))
+    x = torch.rand(4, 6)
+    crown = upper_bound(network, x, 0.3, method="crown", budget=quick)
+    for idle in (replace(quick, seconds=0), replace(quick, splits=0)):
+        bound = upper_bound(network, x, 0.3, method="bab", budget=idle)
+        assert (bound <= crown).all()
+        torch.testing.assert_close(bound, crown, rtol=0, atol=1e-3)  # the slopes are kept in half precision
+
+
+@pytest.mark.parametrize("method", ["alpha-crown", "crown", "bab"])
+def test_one_eps_per_image_no_clip_and_eps_zero(case: Case, quick: Budget, method) -> None:
+    network, x = case(0)
+    eps = torch.linspace(0, 0.2, len(x))
+    together = upper_bound(network, x, eps, method=method, clip=None, budget=quick)
+    for i, radius in enumerate(eps.tolist()):
+        alone = upper_bound(network, x[i : i + 1], radius, method=method, clip=None, budget=quick)
+        # Branching shares a batch between images, so that the order of splits may differ.
+        torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-4, atol=2e-2 if method == "bab" else 1e-3)
+    torch.testing.assert_close(together[0], network(x).detach()[0, 0], rtol=1e-4, atol=1e-4)
+    assert upper_bound(network, x[:0], 0.1, method=method, budget=quick).shape == (0,)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_in_every_mode_and_without_gradients(quick: Budget, case: Case, mode, arithmetic) -> None:
+    network, x = case(1)
+    expected = upper_bound(network, x, 0.1, method="crown", arithmetic=arithmetic, budget=quick)
+    with mode():
+        bound = upper_bound(network, x, 0.1, method="crown", arithmetic=arithmetic, budget=quick)
+    assert torch.equal(bound, expected)
+    assert not bound.requires_grad
+    assert all(p.grad is None and p.requires_grad for p in network.parameters())
+
+
+def test_a_layer_without_a_linear_rule(quick: Budget) -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.LeakyReLU(0.1), nn.Flatten(), nn.Linear(18, 1))
+    x = torch.rand(2, 1, 5, 5)
+    with pytest.raises(NoLinearRule):
+        upper_bound(network, x, 0.1, method="alpha-crown", budget=quick)
+    automatic = upper_bound(network, x, 0.1, method="auto", threshold=0.0, budget=quick)
+    assert torch.equal(automatic, upper_bound(network, x, 0.1))
+    plain = {m: upper_bound(network, x, 0.1, method=m, arithmetic="plain", budget=quick) for m in METHODS}
+    assert (plain["bab"] <= plain["crown-ibp"]).all()
+
+
+def test_a_wrapper_that_is_more_than_its_network_is_left_alone(quick: Budget) -> None:
+    """Only if the row of layers gives the very box that the wrapper's rule gives is it taken apart."""
+    import prood.bounds as bounds
+
+    class Negated(nn.Module):
+        def __init__(self, network: nn.Sequential) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.network(x) + 1
+
+    @bounds.register(Negated)
+    class _Rule(bounds.Rule[Negated]):
+        def interval(self, layer: Negated, box: Box) -> Box:
+            inner = bounds.interval(layer.network, box)
+            return inner.onto(inner.centre + 1, inner.radius)
+
+    torch.manual_seed(0)
+    network = Negated(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)))
+    x = torch.rand(2, 3)
+    assert (upper_bound(network, x, 0.1, method="auto", arithmetic="plain", budget=quick) >= network(x)[:, 0]).all()
+
+
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"batch": 0}, {"seconds": float("nan")}, {"values": 0}])
+def test_a_budget_that_is_none_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ProodError, match="the budget's"):
+        Budget(**wrong)  # type: ignore[arg-type]

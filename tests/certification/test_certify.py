@@ -1,0 +1,151 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from prood.certification import read
+from prood.certification.certify import certify, inputs, subject
+from prood.certification.record import confidence_of
+from prood.certification.table import certify_images
+from prood.certification.verify import Verifier
+from prood.data import load
+from prood.errors import ProodError
+from prood.models import Discriminator, ProoD, build, save
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A joint model, its discriminator and a classifier, with random weights that keep some units alive."""
+    folder = tmp_path_factory.mktemp("runs")
+    torch.manual_seed(0)
+    g = build({"name": "discriminator", "size": "digits", "image": [1, 28, 28]}).eval()
+    f = build({"name": "small", "classes": 4, "width": 4}).eval()
+    assert isinstance(g, Discriminator)
+    save(ProoD(f, g, 1.5), folder / "prood" / "model.safetensors", classes=["a", "b", "c", "d"], eps=0.1)
+    save(g, folder / "disc" / "model.safetensors")
+    save(f, folder / "plain" / "model.safetensors")
+    return folder
+
+
+def test_a_certificate_holds_the_bound_of_the_discriminator(runs: Path, tmp_path: Path) -> None:
+    what = subject(runs / "prood", CPU)
+    images = inputs(["faces:test"], what.shape, 3)
+    made = certify(what, images, [0.05, 0.1], out=tmp_path / "c.jsonl", batch=2)
+    floats = load("faces:test").floats([0, 1, 2])
+    for place, (eps, row) in enumerate((eps, row) for eps in (0.05, 0.1) for row in range(3)):
+        one = made[place]
+        assert (one.input.name, one.input.row, one.eps) == ("faces:test", row, eps)
+        assert one.bound == pytest.approx(what.discriminator.upper_bound(floats[row : row + 1], eps).item(), abs=1e-6)
+        assert (one.shift, one.classes, one.arithmetic) == (1.5, 4, "float32")
+        assert one.confidence == confidence_of(one.bound, 1.5, 4)
+        assert what.model.confidence(floats[row : row + 1]).item() <= one.confidence
+    assert read(tmp_path / "c.jsonl")[0] == made
+    assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
+
+
+def test_an_independent_path_confirms_them(runs: Path, tmp_path: Path) -> None:
+    what = subject(runs / "prood", CPU)
+    verifier = Verifier()
+    for one in certify(what, inputs(["faces:test"], what.shape, 2), [0.02]):
+        assert verifier.verify(one).outcome == "confirmed"
+
+
+def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "c.jsonl"
+    what = subject(runs / "disc", CPU)
+    images = inputs(["faces:test"], what.shape, 4)
+    whole = certify(what, images, [0.1], out=out)
+    lines = out.read_text().splitlines(True)
+    # As an interrupted call leaves it: two whole lines in a part, and one that was cut.
+    out.unlink()
+    (tmp_path / "c.jsonl.part1").write_text("".join(lines[:2]) + lines[2][:40])
+    asked = []
+    bound = Discriminator.upper_bound
+
+    def counting(self: Discriminator, images: torch.Tensor, *rest: object, **options: object) -> torch.Tensor:
+        asked.append(len(images))
+        return bound(self, images, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Discriminator, "upper_bound", counting)
+    again = certify(what, images, [0.1], out=out)
+    assert asked == [2]
+    assert [one.bound for one in again] == pytest.approx([one.bound for one in whole], abs=1e-6)
+    assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
+    asked.clear()
+    assert certify(what, images, [0.1], out=out) == again
+    assert asked == []
+    # Another radius is added to what was there.
+    assert [one.eps for one in certify(what, images, [0.2], out=out)] == [0.2] * 4
+    assert [one.eps for one in read(out)[0]] == [0.1] * 4 + [0.2] * 4
+
+
+def test_two_processes_share_the_work(runs: Path, tmp_path: Path) -> None:
+    command = ["certify", "faces:test", "--model", str(runs / "prood"), "--eps", "0.1", "--limit", "5"]
+    command += ["--device", "cpu", "--out", str(tmp_path / "two.jsonl")]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
+    launch += ["--rdzv-endpoint", "localhost:0", "-m", "--", "prood", *command]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(launch, env=environment, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("wrote") == 1
+    what = subject(runs / "prood", CPU)
+    alone = certify(what, inputs(["faces:test"], what.shape, 5), [0.1])
+    together = {one.input.row: one for one in read(tmp_path / "two.jsonl")[0]}
+    assert sorted(together) == [0, 1, 2, 3, 4]  # type: ignore[type-var]
+    for one in alone:
+        assert together[one.input.row].bound == pytest.approx(one.bound, abs=1e-6)
+        assert together[one.input.row].input == one.input
+
+
+def test_pictures_and_sets_are_inputs(runs: Path, tmp_path: Path) -> None:
+    Image.fromarray(np.arange(30 * 40, dtype=np.uint8).reshape(30, 40)).save(tmp_path / "a.png")
+    found = inputs([str(tmp_path / "a.png"), "smooth", "digits"], (1, 28, 28), 2)
+    assert [(name, row) for name, row, _ in found] == [
+        (str(tmp_path / "a.png"), None),
+        ("smooth", 0),
+        ("smooth", 1),
+        ("digits:test", 0),
+        ("digits:test", 1),
+    ]
+    assert torch.equal(found[3][2], load("digits:test").floats([0])[0])
+    assert all(image.shape == (1, 28, 28) and image.dtype == torch.float32 for _, _, image in found)
+    assert len(inputs([f"folder:{tmp_path}"], (1, 28, 28), None)) == 1
+    with pytest.raises(
+        ProodError, match=r"digits has images of shape \(1, 28, 28\), and the model takes \(3, 32, 32\)"
+    ):
+        inputs(["digits"], (3, 32, 32), 1)
+    with pytest.raises(ProodError, match="no image set 'nothing'"):
+        inputs(["nothing"], (1, 28, 28), 1)
+
+
+def test_a_classifier_has_no_certificate(runs: Path) -> None:
+    with pytest.raises(ProodError, match="plain holds a classifier without a certificate: combine it"):
+        subject(runs / "plain", CPU)
+
+
+def test_rows_say_what_the_model_makes_of_an_image(runs: Path) -> None:
+    what = subject(runs / "prood", CPU)
+    assert isinstance(what.model, ProoD)
+    floats = load("faces:test").floats([0, 1])
+    with torch.no_grad():
+        confidence = what.model.confidence(floats)
+    threshold = what.model.upper_bound(floats, 0.0).max().item() + 1e-3
+    rows = certify_images(runs / "prood", ["faces:test"], [0.0, 0.1], limit=2, threshold=threshold, device=CPU)
+    assert [row.name for row in rows] == ["faces:test[0]", "faces:test[1]"]
+    assert [row.confidence for row in rows] == pytest.approx(confidence.tolist(), abs=1e-6)
+    assert [row.label for row in rows] == ["abcd"[place] for place in what.model.predict(floats).tolist()]
+    for row, image in zip(rows, floats, strict=True):
+        assert row.confidence <= row.bounds[0] <= row.bounds[1]
+        assert row.radius is not None
+        assert row.radius > 0
+        assert what.model.upper_bound(image[None], row.radius).item() < threshold
+    low = certify_images(runs / "disc", ["faces:test"], [0.1], limit=1, threshold=-1e9, device=CPU)
+    assert np.isnan(low[0].radius)
+    assert low[0].confidence == pytest.approx(what.discriminator(floats[:1]).item(), abs=1e-6)
