@@ -63,6 +63,7 @@ def quickstart(
                 outside=outside,
                 eps=radii,
                 attacks=attacks,
+                method="alpha-crown",  # cheap on a network this small, and it proves much more
                 limit=LIMIT,
                 name=name,
                 folder=out,
