@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from prood.certification import read
+from prood.certification import read, table
 from prood.certification.certify import certify, inputs, subject
 from prood.certification.record import confidence_of
 from prood.certification.table import certify_images
@@ -107,15 +107,16 @@ def test_two_processes_share_the_work(runs: Path, tmp_path: Path) -> None:
 def test_pictures_and_sets_are_inputs(runs: Path, tmp_path: Path) -> None:
     Image.fromarray(np.arange(30 * 40, dtype=np.uint8).reshape(30, 40)).save(tmp_path / "a.png")
     found = inputs([str(tmp_path / "a.png"), "smooth", "digits"], (1, 28, 28), 2)
-    assert [(name, row) for name, row, _ in found] == [
+    assert list(found.names) == [
         (str(tmp_path / "a.png"), None),
         ("smooth", 0),
         ("smooth", 1),
         ("digits:test", 0),
         ("digits:test", 1),
     ]
-    assert torch.equal(found[3][2], load("digits:test").floats([0])[0])
-    assert all(image.shape == (1, 28, 28) and image.dtype == torch.float32 for _, _, image in found)
+    assert torch.equal(found.read([3, 4]), load("digits:test").floats([0, 1]))
+    read_all = found.read(range(5))
+    assert (read_all.shape, read_all.dtype) == ((5, 1, 28, 28), torch.float32)
     assert len(inputs([f"folder:{tmp_path}"], (1, 28, 28), None)) == 1
     with pytest.raises(
         ProodError, match=r"digits has images of shape \(1, 28, 28\), and the model takes \(3, 32, 32\)"
@@ -149,3 +150,11 @@ def test_rows_say_what_the_model_makes_of_an_image(runs: Path) -> None:
     low = certify_images(runs / "disc", ["faces:test"], [0.1], limit=1, threshold=-1e9, device=CPU)
     assert np.isnan(low[0].radius)
     assert low[0].confidence == pytest.approx(what.discriminator(floats[:1]).item(), abs=1e-6)
+
+
+def test_with_a_file_only_the_first_are_shown(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "SHOWN", 2)
+    options = {"limit": 5, "device": CPU}
+    assert len(certify_images(runs / "disc", ["faces:test"], [0.1], **options)) == 5
+    assert len(certify_images(runs / "disc", ["faces:test"], [0.1], out=tmp_path / "c.jsonl", **options)) == 2
+    assert len(read(tmp_path / "c.jsonl")[0]) == 5

@@ -7,7 +7,7 @@ one. What such files hold is not made again, so an interrupted call continues.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,8 +36,8 @@ from prood.models import Discriminator, ProoD, load, model_path, spec_of
 Shape = tuple[int, int, int]
 
 
-Input = tuple[str, int | None, Tensor]
-"""Name of a set and row, or path of a picture and None; and the image, float32 in [0, 1]."""
+Key = tuple[str, str, float, str, str]
+"""Image, model, radius, norm and method: what makes a certificate the one that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -80,30 +80,46 @@ def subject(path: Path | str, device: torch.device) -> Subject:
     return Subject(model.eval(), reference, None if about.classes is None else tuple(about.classes))
 
 
-def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> list[Input]:
-    """(name, row, float32 image) of pictures, fitted to the shape, and of the rows of image sets."""
-    found: list[Input] = []
+@dataclass(frozen=True)
+class Inputs:
+    """Images by place: pictures, fitted to the shape, and the rows of image sets. They are read when needed."""
+
+    names: tuple[tuple[str, int | None], ...]  # name of a set and row, or path of a picture and None
+    sets: Mapping[str, ImageSet | StoredSet]
+    shape: Shape
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def read(self, places: Sequence[int]) -> Tensor:
+        """float32 in [0, 1], (N, C, H, W)."""
+        images = [self._image(*self.names[place]) for place in places]
+        return torch.stack(images).float() / 255
+
+    def _image(self, name: str, row: int | None) -> Tensor:
+        return fit(decode(Path(name)), self.shape) if row is None else self.sets[name].take([row])[0]
+
+
+def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> Inputs:
+    """Pictures by path and image sets by name, of which the first `limit` images."""
+    found: list[tuple[str, int | None]] = []
+    sets: dict[str, ImageSet | StoredSet] = {}
     like = ImageSet("like", torch.zeros(1, *shape, dtype=torch.uint8))
     for name in names:
         if Path(name).is_file():
-            found.append((name, None, fit(decode(Path(name)), shape).float() / 255))
+            found.append((name, None))
             continue
         images = data.open_set(name, like=like, split="test")
         if images.shape != shape:
             raise ProodError(f"{name} has images of shape {images.shape}, and the model takes {shape}")
-        rows = range(len(images) if limit is None else min(limit, len(images)))
-        found += [(images.name, row, image) for row, image in zip(rows, _floats(images, rows), strict=True)]
-    return found
-
-
-def _floats(images: ImageSet | StoredSet, rows: range) -> Iterator[Tensor]:
-    for start in range(0, len(rows), 256):
-        yield from images.take(list(rows[start : start + 256])).float() / 255
+        sets[images.name] = images
+        found += [(images.name, row) for row in range(len(images) if limit is None else min(limit, len(images)))]
+    return Inputs(tuple(found), sets, shape)
 
 
 def certify(
     what: Subject,
-    images: Sequence[Input],
+    images: Inputs,
     eps: Sequence[float],
     *,
     out: Path | None = None,
@@ -116,21 +132,17 @@ def certify(
     With a file `out`, each process makes its share of what is not there yet, and the file holds them all in the end;
     what it held before stays.
     """
-    wanted = [
-        (radius, ImageReference(name, row, image_sha256(image.numpy())), image)
-        for radius in eps
-        for name, row, image in images
-    ]
-    keys = [(reference.sha256, what.reference.sha256, radius, norm, method) for radius, reference, _ in wanted]
+    work = _Work(what, images, norm, method, batch)
+    places = range(len(images))
     if out is None:
-        return [one for group in _made(what, wanted, norm, method, batch) for one in group]
+        return [one for radius in eps for group in work.made(places, radius, {}) for one in group]
     there = _there(out)
-    missing = [one for one, key in zip(wanted, keys, strict=True) if key not in there]
     processes.barrier()  # all have read what is there before one of them writes
     part = out.with_name(f"{out.name}.part{processes.rank()}")
-    for group in _made(what, missing[processes.rank() :: processes.world_size()], norm, method, batch):
-        for certificate in group:
-            append(part, certificate)
+    for radius in eps:
+        for group in work.made(places[processes.rank() :: processes.world_size()], radius, there):
+            for certificate in group:
+                append(part, certificate)
     processes.barrier()
     there = _there(out)
     processes.barrier()
@@ -138,24 +150,45 @@ def certify(
         write_text(out, "".join(f"{one.to_json()}\n" for one in there.values()))
         for file in _parts(out):
             file.unlink()
-    return [there[key] for key in keys]
+    newest = {
+        (one.input.name, one.input.row, one.eps): one
+        for one in there.values()
+        if (one.model.sha256, one.norm, one.method) == (what.reference.sha256, norm, method)
+    }
+    return [newest[(*images.names[place], radius)] for radius in eps for place in places]
 
 
-def _made(
-    what: Subject, wanted: Sequence[tuple[float, ImageReference, Tensor]], norm: Norm, method: Method, batch: int
-) -> Iterator[list[Certificate]]:
-    device = next(what.model.parameters()).device
-    for start in range(0, len(wanted), batch):
-        group = wanted[start : start + batch]
-        began = time.perf_counter()
-        images = torch.stack([image for _, _, image in group]).to(device)
-        radii = torch.tensor([radius for radius, _, _ in group], dtype=torch.float64)
-        bounds = what.discriminator.upper_bound(images, radii, method=method, norm=norm).tolist()
-        seconds = round((time.perf_counter() - began) / len(group), 6)
-        yield [
-            _certificate(what, reference, norm, radius, method, bound, seconds)
-            for (radius, reference, _), bound in zip(group, bounds, strict=True)
-        ]
+@dataclass(frozen=True)
+class _Work:
+    what: Subject
+    images: Inputs
+    norm: Norm
+    method: Method
+    batch: int
+
+    def made(self, places: range, eps: float, there: Mapping[Key, Certificate]) -> Iterator[list[Certificate]]:
+        """The certificates of these images that are not there, a batch at a time."""
+        what, device = self.what, next(self.what.model.parameters()).device
+        for start in range(0, len(places), self.batch):
+            group = places[start : start + self.batch]
+            images = self.images.read(group)
+            references = [
+                ImageReference(*self.images.names[place], image_sha256(image.numpy()))
+                for place, image in zip(group, images, strict=True)
+            ]
+            keys = [(one.sha256, what.reference.sha256, eps, self.norm, self.method) for one in references]
+            missing = [number for number, key in enumerate(keys) if key not in there]
+            if not missing:
+                continue
+            began = time.perf_counter()
+            bounds = what.discriminator.upper_bound(
+                images[missing].to(device), eps, method=self.method, norm=self.norm
+            ).tolist()
+            seconds = round((time.perf_counter() - began) / len(missing), 6)
+            yield [
+                _certificate(what, references[number], self.norm, eps, self.method, bound, seconds)
+                for number, bound in zip(missing, bounds, strict=True)
+            ]
 
 
 def _certificate(
@@ -165,9 +198,6 @@ def _certificate(
     return Certificate(
         reference, what.reference, norm, eps, method, bound, what.shift, what.classes, confidence, seconds
     )
-
-
-Key = tuple[str, str, float, str, str]
 
 
 def _there(out: Path) -> dict[Key, Certificate]:

@@ -20,6 +20,9 @@ from prood.certification.record import Certificate
 from prood.models import ProoD
 
 
+SHOWN = 50
+
+
 @dataclass(frozen=True)
 class Row:
     """One image. For a bare discriminator `confidence` and the bounds are those of its logit, g."""
@@ -50,18 +53,23 @@ def certify_images(
     batch: int = 64,
     device: torch.device | None = None,
 ) -> list[Row]:
-    """Certify pictures and image sets by name, and say what the model makes of each; see `certify`."""
+    """Certify pictures and image sets by name, and say what the model makes of each; see `certify`.
+
+    With a file `out`, which holds them all, only the first `SHOWN` are returned.
+    """
     target = device or processes.device(None)
     what = subject(model, target)
     images = inputs(names, what.shape, limit)
     certificates = certify(what, images, eps, out=out, norm=norm, method=method, batch=batch)
     rows = []
-    for start in range(0, len(images), batch):
-        group = images[start : start + batch]
-        stack = torch.stack([image for _, _, image in group]).to(target)
+    shown = range(len(images) if out is None else min(SHOWN, len(images)))
+    for start in range(0, len(shown), batch):
+        group = shown[start : start + batch]
+        stack = images.read(group).to(target)
         facts = _facts(what, stack)
         radii = [None] * len(group) if threshold is None else _radii(what, stack, threshold, norm, method)
-        for place, ((name, row, _), fact, radius) in enumerate(zip(group, facts, radii, strict=True), start):
+        for place, fact, radius in zip(group, facts, radii, strict=True):
+            name, row = images.names[place]
             full = name if row is None else f"{name}[{row}]"
             rows.append(Row(full, *fact, tuple(certificates[place :: len(images)]), threshold, radius))
     return rows

@@ -35,7 +35,7 @@ def certify(
     from rich.console import Console
 
     from prood import processes
-    from prood.certification.table import certify_images, show
+    from prood.certification.table import SHOWN, certify_images, show
     from prood.evaluation import parse_radii
 
     console = Console()
@@ -56,5 +56,5 @@ def certify(
     if processes.is_main():
         console.print(show(rows))
         if out is not None:
-            print(f"wrote {out}")
+            print(f"wrote {out} (the first {SHOWN} images are shown)" if len(rows) == SHOWN else f"wrote {out}")
     processes.stop()
