@@ -19,7 +19,6 @@ from prood.certification.certify import Subject, certify, inputs, subject
 from prood.certification.record import Certificate
 from prood.models import ProoD
 
-
 SHOWN = 50
 
 
