@@ -46,7 +46,7 @@ def steps(run: Path) -> list[int]:
 def same_weights(one: Path, other: Path) -> None:
     a, b = (load(run)[0].state_dict() for run in (one, other))
     for name, value in a.items():
-        torch.testing.assert_close(b[name], value, rtol=1e-2, atol=1e-3, msg=lambda text, name=name: name + text)
+        torch.testing.assert_close(b[name], value, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: name + text)
 
 
 @pytest.fixture(scope="module")

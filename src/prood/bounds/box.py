@@ -125,6 +125,12 @@ class Box:
         return self.between(function(self.lower), function(self.upper), points)
 
 
+def either(*flags: Tensor | None) -> Tensor | None:
+    """Where one of the flags is set; a box that is not sound has none."""
+    there = [flag for flag in flags if flag is not None]
+    return torch.stack(there).any(0) if there else None
+
+
 def _per_image(eps: float | Tensor, images: Tensor) -> float | Tensor:
     if not isinstance(eps, Tensor) or not eps.ndim:
         return eps

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from prood.bounds.box import Box
+from prood.bounds.box import Box, either
 from prood.bounds.layers import Residual
 from prood.bounds.registry import Plane, Pullback, Rule, Slopes, UnsupportedLayer, interval, register, relax
 from prood.bounds.rounding import LARGEST, SMALLEST, UNIT, positive_sum, unit, up
@@ -67,8 +67,7 @@ def _add(one: Box, other: Box) -> Box:
     if not one.sound:
         return result
     rounding = 2 * (UNIT + unit(result.radius)) * up(result.middle.abs() + result.radius, 2) + SMALLEST
-    either = one.overflow if other.overflow is None else other.overflow if one.overflow is None else None
-    overflow = either if either is not None else one.overflow | other.overflow  # type: ignore[operator]
     result = replace(result, radius=up(result.radius + rounding, 4))
-    overflow = overflow | ~(result.size < LARGEST).flatten(1).all(1)  # sums of sums grow, without any weights
+    grown = ~(result.size < LARGEST).flatten(1).all(1)  # sums of sums grow, without any weights
+    overflow = either(one.overflow, other.overflow, grown)
     return replace(result, overflow=overflow)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from prood.bounds.box import Box
+from prood.bounds.box import Box, either
 from prood.bounds.rounding import EXACT, Rounding, Sums, errors, inflate, positive_sum, relative_error
 from prood.errors import ProodError
 
@@ -149,9 +149,8 @@ class Affine(Rule[L]):
         centre = widen(self.apply(layer, box.centre))
         radius = self.apply_absolute(layer, torch.addcmul(box.radius, size, share))
         radius, overflow = inflate(sums, size, share, radius)
-        if box.overflow is not None:
-            overflow = overflow | box.overflow
-        return replace(box.onto(centre, radius), overflow=overflow, positive=box.positive and self.keeps_sign)
+        positive = box.positive and self.keeps_sign
+        return replace(box.onto(centre, radius), overflow=either(box.overflow, overflow), positive=positive)
 
     def relax(self, layer: L, box: Box, slopes: Slopes) -> tuple[Box, Pullback]:
         result, rounding = self._through(layer, box)
@@ -187,7 +186,7 @@ class Affine(Rule[L]):
             return replace(box.onto(centre, self.apply_absolute(layer, box.radius)), positive=positive), None
         radius, reach = self.apply_absolute(layer, torch.cat([box.radius, size])).chunk(2)
         rounding, radius = errors(sums, size, radius, reach, centre[box.n_points :])
-        overflow = rounding.overflow if box.overflow is None else box.overflow | rounding.overflow
+        overflow = either(box.overflow, rounding.overflow)
         return replace(box.onto(centre, radius), overflow=overflow, positive=positive), rounding
 
 

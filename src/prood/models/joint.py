@@ -110,7 +110,8 @@ class ProoD(nn.Module):
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         """A bound of the confidence over the ball of radius eps inside [0, 1]^d (Eq. 4), in float64."""
-        return self._cap(self.in_logit_bound(images, eps, **options), self._classes(images))
+        cap = self._cap(self.in_logit_bound(images, eps, **options), self._classes(images))
+        return (cap * (1 + 2.0**-48)).clamp(max=1)  # a sigmoid may round otherwise in another batch
 
     def in_logit_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         """ḡ(x) + Δ; the sum is the one that `in_logit` makes, and rounding keeps the order."""
