@@ -149,7 +149,7 @@ def _bound(network: nn.Module, box: Box, method: Method) -> Tensor:
 def _down(bound: Tensor) -> Tensor:
     """The largest float32 number that is not above the bound: what the network returns is one, so none is lost."""
     rounded = bound.float()
-    return torch.where(rounded > bound, torch.nextafter(rounded, rounded.new_tensor(-torch.inf)), rounded)
+    return torch.where(rounded > bound, torch.nextafter(rounded, rounded.new_full((), -torch.inf)), rounded)
 
 
 def crown_ibp(network: nn.Module, box: Box, slopes: Slopes | None = None) -> Tensor:

@@ -14,13 +14,14 @@ transforms) `strict` switches off.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from prood.bounds.convolution import plain_sums
 from prood.errors import ProodError
 
 UNIT = 2.0**-24
@@ -52,7 +53,8 @@ def up(values: Tensor, roundings: int = 1) -> Tensor:
 
 def outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Both ends moved outwards by a rounding."""
-    return torch.nextafter(lower, lower.new_tensor(-torch.inf)), torch.nextafter(upper, upper.new_tensor(torch.inf))
+    # Filled, not copied: a copy of a number to a GPU waits until it is idle.
+    return torch.nextafter(lower, lower.new_full((), -torch.inf)), torch.nextafter(upper, upper.new_full((), torch.inf))
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ def errors(sums: Sums, size: Tensor, radius: Tensor, reach: Tensor, centre: Tens
 def relative_error(sums: Sums, size: Tensor) -> Tensor:
     """What both roundings, the network's and ours, add to a sum at most, as a share of Σ|wᵢxᵢ| + |b|; (B, 1, …)."""
     ours = unit(size)
-    count = torch.as_tensor(sums.terms + sums.within, dtype=size.dtype, device=size.device) + 4 + 2 * sums.extra
+    total = sums.terms + sums.within
+    count = (total.to(size) if isinstance(total, Tensor) else size.new_full((), total)) + 4 + 2 * sums.extra
     count = count.flatten(1).amax(1) if count.ndim > 1 else count.expand(len(size))
     share = count * (UNIT / (1 - 2 * count * UNIT) + 2 * ours)
     share = torch.where(count * UNIT > 0.25, torch.inf, share)  # where the model ends
@@ -148,7 +151,8 @@ def _underflow(sums: Sums, size: Tensor) -> Tensor:
     """What underflows may add: at most the smallest normal number a product and a sum, or a factor that is flushed."""
     each = 4 * SMALLEST * (1 + sums.weight + size.flatten(1).amax(1))
     offset = torch.as_tensor(sums.offset)
-    bias = torch.where((offset > 0) & (offset < SMALLEST), 2 * SMALLEST, 0).to(size)  # even if nothing is added to it
+    # Even if nothing is added to the bias. A number stays where it is: a copy to a GPU would wait until it is idle.
+    bias = torch.where((offset > 0) & (offset < SMALLEST), 2 * SMALLEST, 0).to(size.dtype)
     return sums.terms * each.reshape(-1, *[1] * (size.ndim - 1)) + bias
 
 
@@ -162,8 +166,9 @@ def positive_sum(values: Tensor) -> Tensor:
 def strict(device: torch.device, *, transforms: bool = False) -> Iterator[None]:
     """Arithmetic that certificates cover: no autocast, no TF32, and on a GPU no cuDNN, which may transform.
 
-    What certifies runs in it by itself. Run the deployed network in it, too, where the settings are not your own. With
-    `transforms`, cuDNN stays on: full float32 and several times as fast, but not covered.
+    What certifies runs in it by itself. Run the deployed network in it, too, where the settings are not your own. On a
+    GPU convolutions become products of matrices (`convolution`). With `transforms`, cuDNN stays on instead: full
+    float32, but not covered.
     """
     backends = torch.backends
     cudnn = backends.cudnn.enabled
@@ -184,7 +189,8 @@ def strict(device: torch.device, *, transforms: bool = False) -> Iterator[None]:
             backends.cudnn.enabled = cudnn and transforms
         older = precision and "highest", None if tf32 is None else False
         _set_precisions(*older, knobs, [value and "ieee" for value in before])
-        with torch.autocast(device.type, enabled=False):
+        sums = nullcontext() if transforms else plain_sums(device)
+        with torch.autocast(device.type, enabled=False), sums:
             yield
     finally:
         _set_precisions(precision, tf32, knobs, before)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -146,3 +147,12 @@ def test_a_wrapper_that_is_more_than_its_network_is_left_alone(quick: Budget) ->
 def test_a_budget_that_is_none_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ProodError, match="the budget's"):
         Budget(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_gpu_gets_larger_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1 << 37))
+    assert (Budget().values_on(cpu), Budget().batch_on(cpu)) == (1 << 25, 16)
+    assert (Budget().values_on(gpu), Budget().batch_on(gpu)) == (1 << 30, 512)
+    given = Budget(values=3, batch=2)
+    assert (given.values_on(gpu), given.batch_on(gpu)) == (3, 2)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from prood.bounds.concrete import maximum, start
+from prood.bounds.convolution import own_functions
 from prood.bounds.tighter.chain import Choice, Linear
 
 RATE = 0.25
@@ -76,7 +77,7 @@ def descend(
     variables = [value.requires_grad_() for value in (*slopes.values(), *betas.values())]
     optimizer = torch.optim.Adam(variables, lr=rate, betas=(0.9, 0.99))
     for step in range(steps + 1):
-        with torch.enable_grad(), _fast(variables[0].device):
+        with torch.enable_grad(), searching(variables[0].device):
             added = {number: betas[number] * sign for number, sign in signs.items()}
             bound = bound_of(slopes, added)
         with torch.no_grad():
@@ -85,7 +86,7 @@ def descend(
             best, best_extra = select(improved, slopes, best), select(improved, added, best_extra)
             if step == steps or not bound.requires_grad:
                 break
-            with _fast(bound.device):
+            with searching(bound.device):
                 gradients = torch.autograd.grad(bound, variables, torch.ones_like(bound), allow_unused=True)
             for variable, gradient in zip(variables, gradients, strict=True):
                 variable.grad = gradient
@@ -134,13 +135,16 @@ def tilts(
 
 
 @contextmanager
-def _fast(device: torch.device) -> Iterator[None]:
+def searching(device: torch.device) -> Iterator[None]:
     """Proofs run without cuDNN, which may transform sums; a search need not."""
+    if device.type != "cuda":
+        yield
+        return
     before = torch.backends.cudnn.enabled
     try:
-        if device.type == "cuda":
-            torch.backends.cudnn.enabled = True
-        yield
+        torch.backends.cudnn.enabled = True
+        with own_functions():
+            yield
     finally:
         torch.backends.cudnn.enabled = before
 

@@ -93,17 +93,18 @@ def branch_and_bound(
     value: the network itself, for the points at which bounds are attained may attain them.
     """
     end = time.monotonic() + limits.seconds
+    # In one go each: every number that is fetched by itself waits for the device.
+    bounds, targets, attained = bound.tolist(), target.tolist(), found.tolist()
     roots = [
-        Leaf(image, bound[image].item(), {}, {}, {number: slope[image].half() for number, slope in slopes.items()})
-        for image in range(len(bound))
+        Leaf(image, high, {}, {}, {number: slope[image].half() for number, slope in slopes.items()})
+        for image, high in enumerate(bounds)
     ]
     trees: list[Tree] = []
-    waiting = [leaf for leaf in roots if bound[leaf.image] >= target[leaf.image]]
+    waiting = [leaf for leaf in roots if leaf.bound >= targets[leaf.image]]
     for part in _batches(waiting, limits.batch):
         measured, reached = _measure(pair, part, 0, value)
         for leaf, high in zip(measured, reached, strict=True):
-            best = max(float(found[leaf.image]), high)
-            trees.append(Tree(leaf, float(target[leaf.image]), best))
+            trees.append(Tree(leaf, targets[leaf.image], max(attained[leaf.image], high)))
     by_image = {leaf.image: tree for leaf, tree in zip(waiting, trees, strict=True)}
     while time.monotonic() < end:
         going = [tree for tree in trees if tree.open(limits)]
@@ -120,17 +121,16 @@ def branch_and_bound(
                 tree = by_image[leaf.image]
                 tree.push(leaf)
                 tree.found = max(tree.found, high)
-    result = bound.clone()
     for image, tree in by_image.items():
-        result[image] = min(tree.bound, bound[image].item())
-    return result
+        bounds[image] = min(tree.bound, bounds[image])
+    return bound.new_tensor(bounds)
 
 
 def _measure(
     pair: Pair, leaves: list[Leaf], steps: int, value: Callable[[Tensor], Tensor]
 ) -> tuple[list[Leaf], list[float]]:
     measured, points = measure(pair, leaves, steps, _DEPTH)
-    return measured, [float(high) for high in value(points)]
+    return measured, value(points).tolist()
 
 
 def _batches(leaves: list[Leaf], size: int) -> list[list[Leaf]]:

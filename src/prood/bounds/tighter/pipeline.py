@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from prood.bounds.box import Box
 from prood.bounds.concrete import finish, scalar
 from prood.bounds.registry import relax
-from prood.bounds.tighter.alpha import better_start, optimise, tilts
+from prood.bounds.tighter.alpha import better_start, optimise, searching, tilts
 from prood.bounds.tighter.branching import Limits, branch_and_bound
 from prood.bounds.tighter.budget import Budget
 from prood.bounds.tighter.chain import Choice, Linear, flatten, plain, rows, same
@@ -74,11 +74,11 @@ class Tightening:
         """Images in a chunk."""
         first = rows(box, torch.zeros(1, dtype=torch.long, device=box.radius.device))
         units = sum(entering.radius.numel() for entering in Linear.of(self.layers, first).boxes)
-        return max(1, self.budget.values // (_TEMPORARY * units))
+        return max(1, self.budget.values_on(box.radius.device) // (_TEMPORARY * units))
 
     def first(self, box: Box) -> Units | None:
         """The box around another ball is far too big: its first units are bounded over the ball itself."""
-        return None if box.within is None else Units(self.budget.values)
+        return None if box.within is None else Units(self.budget.values_on(box.radius.device))
 
     def value(self, points: Tensor) -> Tensor:
         """The network itself, in the arithmetic of the search."""
@@ -92,7 +92,7 @@ class Tightening:
         box = plain(state.box, next(iter(self.parameters_of_search()), state.box.radius).dtype)
         point, found = (box.points if box.anchored else box.middle).clone(), state.found
         for step in range(_CLIMB):
-            with torch.enable_grad():
+            with torch.enable_grad(), searching(point.device):
                 value = self.value(point.requires_grad_())
                 (gradient,) = torch.autograd.grad(value.sum(), point)
             found = torch.maximum(found, value.detach().to(found))
@@ -135,7 +135,7 @@ class Tightening:
         watch: Choice = {}
         state.pair.scout.bound(state.slopes, watch=watch)
         wanted = None if self.budget.all_units else {number: slope > 0 for number, slope in watch.items()}
-        refine = Units(self.budget.values, self.budget.unit_steps, wanted)
+        refine = Units(self.budget.values_on(state.bound.device), self.budget.unit_steps, wanted)
         pair = self.pair(Linear.of(self.layers, state.box, refine, self.first(state.box)))
         return state.lowered(pair, optimise(pair.scout, state.slopes, self.budget.steps), joint=self.budget.steps)
 
@@ -144,7 +144,8 @@ class Tightening:
         assert state.pair is not None
         assert state.slopes is not None
         budget = self.budget
-        limits = Limits(budget.seconds * len(state.bound), budget.splits, budget.batch, budget.split_steps)
+        batch = budget.batch_on(state.bound.device)
+        limits = Limits(budget.seconds * len(state.bound), budget.splits, batch, budget.split_steps)
         bound = branch_and_bound(
             state.pair,
             state.slopes,

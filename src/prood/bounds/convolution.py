@@ -1,0 +1,182 @@
+"""Convolutions as products of matrices, for GPUs on which cuDNN is off.
+
+Certificates cover plain sums, and cuDNN may transform. Without it torch's own convolution goes from image to image on
+a GPU, two small kernels each, and waits more than it computes. Here the windows of many images are laid out by one copy
+and multiplied by one batched product; the transpose is one such product, whose windows `F.fold` adds up. Either way an
+output is the sum of its products and zeros, in some order, which is all that the error model asks (docs/soundness.md).
+
+`strict` puts this in the place of the functions themselves, by a `TorchFunctionMode`: a deployed network of stock
+layers, the rules of the bounds and what differentiates them all end in `F.conv2d` or `F.conv_transpose2d`, and none of
+them has to know. On a CPU nothing is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+DEVICES = frozenset({"cuda"})
+"""Types of devices on which convolutions are replaced. Tests add the CPU."""
+
+LARGEST = 1 << 27
+"""Numbers in the windows that are laid out at once, unless those of a single image are more: a GiB in float64."""
+
+_MOST = 65_535
+"""Images of a batched product, which is as far as a GPU's grid goes in the third direction."""
+
+Pair = tuple[int, int]
+Function = Callable[..., Any]
+
+
+def columns(x: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
+    """The window of each output as a column, (N, C·kh·kw, H'·W'), as `F.unfold` has it."""
+    if any(padding):
+        x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    windows = x.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1])  # a view, (N, C, H', W', kh, kw)
+    return windows.permute(0, 1, 4, 5, 2, 3).reshape(len(x), x.shape[1] * kernel[0] * kernel[1], -1)
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair) -> Tensor:
+    """`F.conv2d` with plain sums; channels first, whatever the layout of the inputs."""
+    kernel = (weight.shape[2], weight.shape[3])
+    sides = tuple(
+        (size + 2 * pad - width) // step + 1
+        for size, width, step, pad in zip(x.shape[2:], kernel, stride, padding, strict=True)
+    )
+    matrix = weight.flatten(1)
+
+    def product(part: Tensor) -> Tensor:
+        return (matrix @ columns(part, kernel, stride, padding)).reshape(len(part), -1, *sides)
+
+    result = _in_pieces(product, x, matrix.shape[1] * sides[0] * sides[1])
+    return result if bias is None else result + bias[:, None, None]
+
+
+def convolve_transposed(
+    y: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair, output_padding: Pair
+) -> Tensor:
+    """`F.conv_transpose2d` with plain sums: every output sends its share to each input of its window.
+
+    Rows and columns of the input that no window reaches, because the stride skips them at the end, get zero.
+    """
+    kernel = (weight.shape[2], weight.shape[3])
+    sides = tuple(
+        (size - 1) * step - 2 * pad + width + rest
+        for size, width, step, pad, rest in zip(y.shape[2:], kernel, stride, padding, output_padding, strict=True)
+    )
+    matrix = weight.flatten(1).T
+
+    def product(part: Tensor) -> Tensor:
+        return F.fold(matrix @ part.flatten(2), sides, kernel, 1, padding, stride)
+
+    result = _in_pieces(product, y, matrix.shape[0] * y.shape[2] * y.shape[3])
+    return result if bias is None else result + bias[:, None, None]
+
+
+def _in_pieces(function: Callable[[Tensor], Tensor], x: Tensor, size: int) -> Tensor:
+    """A function of a batch that needs `size` numbers an image, a few images at a time."""
+    count = min(max(1, LARGEST // size), _MOST)
+    return function(x) if len(x) <= count else torch.cat([function(part) for part in torch.split(x, count)])
+
+
+def plain_sums(device: torch.device) -> AbstractContextManager[Any]:
+    """Inside, convolutions on this device are products of matrices, if it is one where that is faster."""
+    return _Replaced(device) if device.type in DEVICES else nullcontext()
+
+
+def own_functions() -> AbstractContextManager[Any]:
+    """Inside, torch's own convolutions again, and without the small price that every function pays for `plain_sums`."""
+    return torch._C.DisableTorchFunction()
+
+
+class _Replaced(TorchFunctionMode):
+    """Calls ours where torch would call its own. What ours cannot do, or would refuse, is left to torch."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device.type
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        for theirs, ours in _OURS:
+            if func is theirs and (result := ours(self.device, *args, **(kwargs or {}))) is not None:
+                return result
+        return func(*args, **(kwargs or {}))
+
+
+def _conv2d(
+    device: str,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor | None:
+    if isinstance(padding, str) or not _is_plain(device, input, weight, bias, dilation, groups):
+        return None
+    steps, pads = _pair(stride), _pair(padding)
+    if input.shape[1] != weight.shape[1] or not _fits(input, (weight.shape[2], weight.shape[3]), pads):
+        return None
+    return convolve(input, weight, bias, steps, pads)
+
+
+def _conv_transpose2d(
+    device: str,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor | None:
+    if not _is_plain(device, input, weight, bias, dilation, groups) or input.shape[1] != weight.shape[0]:
+        return None
+    steps, rest = _pair(stride), _pair(output_padding)
+    if any(more >= step for more, step in zip(rest, steps, strict=True)):
+        return None
+    return convolve_transposed(input, weight, bias, steps, _pair(padding), rest)
+
+
+def _unfold(
+    device: str, input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor | None:
+    kernel, pads = _pair(kernel_size), _pair(padding)
+    if not _is_batch(device, input) or _pair(dilation) != (1, 1) or not _fits(input, kernel, pads):
+        return None
+    return columns(input, kernel, _pair(stride), pads)
+
+
+_OURS: tuple[tuple[Function, Function], ...] = (
+    (F.conv2d, _conv2d),
+    (F.conv_transpose2d, _conv_transpose2d),
+    (F.unfold, _unfold),
+)
+
+
+def _is_plain(device: str, x: Tensor, weight: Tensor, bias: Tensor | None, dilation: Any, groups: int) -> bool:
+    """A batch of images and weights of the same format, without gaps or groups."""
+    alike = x.dtype == weight.dtype and (bias is None or bias.dtype == x.dtype)
+    return _is_batch(device, x) and alike and groups == 1 and _pair(dilation) == (1, 1)
+
+
+def _is_batch(device: str, x: Tensor) -> bool:
+    return x.device.type == device and x.ndim == 4 and x.numel() > 0 and x.is_floating_point()
+
+
+def _fits(x: Tensor, kernel: Pair, padding: Pair) -> bool:
+    return x.shape[2] + 2 * padding[0] >= kernel[0] and x.shape[3] + 2 * padding[1] >= kernel[1]
+
+
+def _pair(value: int | tuple[int, ...] | list[int]) -> Pair:
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
