@@ -29,7 +29,7 @@ from prood.data import Augment, ImageSet, generator
 from prood.models import build
 from prood.training import load_recipe
 from prood.training.batches import Batches
-from prood.training.objectives import Batch, Step
+from prood.training.update import WARM_UP, Update
 
 REFERENCE = Path(__file__).parent.parent / "tests" / "data" / "augment" / "reference.py"
 AUGMENT = Augment(pad=4, flip=True, autoaugment=True)
@@ -74,6 +74,7 @@ def race(batch: int, repeats: int) -> None:
 
 def share(batch: int, repeats: int) -> None:
     """The whole step as the loop makes it: batches, objective, backward pass, optimiser."""
+    torch.backends.cudnn.benchmark = True
     device, half = torch.device("cuda"), batch // 2
     recipe = load_recipe("cifar10-fast")
     options, objective = recipe.options("discriminator"), recipe.objective("discriminator")
@@ -84,31 +85,22 @@ def share(batch: int, repeats: int) -> None:
         outside,
         batch=half,
         seed=0,
-        augment=recipe.augment,
+        augment=AUGMENT,
         noise=True,
         device=device,
         compile=options.compile,
     )
     model = build({"name": "discriminator", **recipe.discriminator}).to(device).train()
-    optimizer = options.make_optimizer(model)
-    loss_of = torch.compile(objective)
-    place = Step(torch.tensor(1.0, device=device))
-
-    def train(pair: tuple[Batch, Batch | None]) -> None:
-        with torch.autocast("cuda", torch.bfloat16, enabled=options.precision == "bfloat16"):
-            loss, _ = loss_of(model, *pair, place)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    update = Update(model, objective, options.make_optimizer(model), options, device)
     fixed = batches(0)
     kinds: dict[str, Callable[[int], object]] = {
-        "step with pipeline": lambda step: train(batches(step)),
-        "step on one batch": lambda step: train(fixed),
+        "step with pipeline": lambda step: update(*batches(step), 1.0, 1e-4),
+        "step on one batch": lambda step: update(*fixed, 1.0, 1e-4),
         "pipeline alone": batches,
     }
     for function in kinds.values():
-        _time_on_gpu(function, 3)  # compiles
+        _time_on_gpu(function, 2 * WARM_UP)  # compiles and captures
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
     for repeat in range(repeats):
         for name, function in kinds.items():

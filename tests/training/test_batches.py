@@ -123,6 +123,70 @@ def test_the_rows_of_all_processes_make_up_the_global_batch(count: int, monkeypa
         assert torch.equal(torch.stack(mine, 1).flatten(0, 1), tensor)
 
 
+# Several steps at once, as on a GPU
+
+
+def together(steps: int, **changes: Any) -> tuple[Batches, list[int]]:
+    """Batches made for so many steps at once, and a list of how many images each augmentation was of."""
+    made = batches(**({"augment": AUGMENT, "noise": True} | changes))
+    made.together = steps
+    apply, sizes = made.apply, []
+
+    def counting(pixels: Tensor, draws: Tensor) -> Tensor:
+        sizes.append(len(pixels))
+        return apply(pixels, draws)
+
+    made.apply = counting
+    return made, sizes
+
+
+def assert_same(one: tuple[Batch, Batch | None], two: tuple[Batch, Batch | None]) -> None:
+    assert (one[1] is None) == (two[1] is None)
+    assert all(torch.equal(a, b) for a, b in zip(tensors(one), tensors(two), strict=True))
+
+
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("start", [0, 2, 61])  # from 61 on, four steps need draws of two portions
+def test_batches_of_several_steps_at_once_are_those_of_one_step_each(outside: bool, start: int) -> None:
+    sets = {} if outside else {"outside": None}
+    (many, sizes), (single, _) = together(4, **sets), together(1, **sets)
+    for step in range(start, start + 9):
+        assert_same(many(step), single(step))
+    assert sizes == [4 * 6 * (1 + outside)] * 3
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_steps_may_be_asked_for_in_any_order_also_if_made_together(outside: bool) -> None:
+    """Backwards, twice, out of what is made and back into it."""
+    sets = {} if outside else {"outside": None}
+    many, sizes = together(4, **sets)
+    for step in (5, 8, 6, 6, 4, 7, 9, 0, 3):
+        assert_same(many(step), batches(augment=AUGMENT, noise=True, **sets)(step))
+    assert len(sizes) == 4  # from 5, from 4, from 9, from 0
+
+
+def test_noise_is_that_of_the_step_also_if_made_together() -> None:
+    many, _ = together(4)
+    noises = [many(step)[1].noise for step in range(6)]  # type: ignore[union-attr]
+    for step, noise in enumerate(noises):
+        assert noise is not None
+        alone = together(1)[0](step)[1]
+        assert alone is not None
+        assert alone.noise is not None
+        assert torch.equal(noise, alone.noise)
+        assert not any(torch.equal(noise, other) for other in noises[:step] if other is not None)
+
+
+def test_each_process_has_its_rows_also_if_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [tensors(together(1)[0](step)) for step in range(3)]
+    monkeypatch.setattr(processes, "world_size", lambda: 2)
+    monkeypatch.setattr(processes, "rank", lambda: 1)
+    many, sizes = together(3)
+    for step in range(3):
+        assert all(torch.equal(a, b[1::2]) for a, b in zip(tensors(many(step)), whole[step], strict=True))
+    assert sizes == [3 * 2 * 3]
+
+
 def test_refuses_a_batch_that_the_processes_cannot_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "world_size", lambda: 4)
     with pytest.raises(ProodError, match="batch = 6 must be a multiple of the 4 processes"):

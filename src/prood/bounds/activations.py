@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from prood.bounds.box import Box
+from prood.bounds.box import Box, widen
+from prood.bounds.fused import box_relu, parts, plane_relu, span
 from prood.bounds.registry import Monotone, NoLinearRule, Plane, Pullback, Slopes, UnsupportedLayer, register
 from prood.bounds.rounding import SMALLEST, UNIT, positive_sum, unit, up
 
@@ -37,8 +38,10 @@ class ReLURule(Monotone[nn.Module]):
         leak = self.leak(layer)
         if box.sound:
             return self._sound_interval(box, leak)
-        if leak == 0 and not torch.compiler.is_compiling():  # the compiler fuses the plain form itself
-            return box.onto(*_BoxReLU.apply(box.centre, box.radius))  # type: ignore[no-untyped-call]
+        if leak == 0:
+            if torch.compiler.is_compiling():
+                return box.onto(*box_relu(*parts(box.centre, box.radius), box.radius))
+            return box.onto(*_BoxReLU.apply(widen(box.centre), widen(box.radius)))  # type: ignore[no-untyped-call]
         # Not the layer itself: an in-place one would overwrite the box that the pullback still needs.
         return box.monotone(lambda x: F.leaky_relu(x, leak))
 
@@ -54,13 +57,32 @@ class ReLURule(Monotone[nn.Module]):
         rounding = up(2 * (UNIT + unit(result.radius)) * result.size) + SMALLEST
         return result.onto(result.centre, up(result.radius + rounding))
 
+    def relax(self, layer: nn.Module, box: Box, slopes: Slopes) -> tuple[Box, Pullback]:
+        simple = not (box.sound or box.anchored or box.exact_upper is not None or self.leak(layer))
+        if not (simple and torch.compiler.is_compiling()):
+            return super().relax(layer, box, slopes)
+        points, middle = parts(box.centre, box.radius)
+        eagerly = self.pullback(layer, box, slopes)
+        given = slopes.get(layer)
+        if given is not None:
+            unstable, kind = (box.lower < 0) & (box.upper > 0), box.lower.dtype
+            given = torch.where(unstable, given.to(kind), (middle > 0).to(kind)).detach().clamp(0, 1)
+
+        def pull(plane: Plane) -> Plane:
+            if plane.slopes or plane.owner is not None:
+                return eagerly(plane)
+            slope, paid = plane_relu(plane.slope, middle, box.radius, None if plane.middle else given)
+            return plane.onto(slope, plane.offset + paid)
+
+        return box.onto(*box_relu(points, middle, box.radius)), pull
+
     def pullback(self, layer: nn.Module, box: Box, slopes: Slopes) -> Pullback:
         leak = self.leak(layer)
         if box.sound:
             return self._sound_pullback(layer, box, slopes, leak)
         below, above = box.lower.clamp(max=0), box.upper.clamp(min=0)
         # An interval on one side of zero has below = 0 or above = 0, and the chord is then the function itself.
-        chord = above / (above - below).clamp_min(torch.finfo(above.dtype).tiny)
+        chord = above / span(below, above)
         if leak:
             chord = chord + leak * (1 - chord)
         gap = (leak - chord) * below  # the chord's height over zero

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.bounds.box import Box
+from prood.bounds.box import Box, widen
 from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise
-from prood.bounds.registry import Affine, L, UnsupportedLayer, register, widen
+from prood.bounds.registry import Affine, L, UnsupportedLayer, register
 from prood.bounds.rounding import EXACT, SMALLEST, Rounding, Sums
 
 

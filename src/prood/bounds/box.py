@@ -99,30 +99,36 @@ class Box:
 
     @property
     def lower(self) -> Tensor:
-        lower = self._outward(self.middle - self.radius, -torch.inf)
+        lower = self._outward(widen(self.middle) - self.radius, -torch.inf)
         return lower.clamp(min=0) if self.positive else lower
 
     @property
     def upper(self) -> Tensor:
         if self.exact_upper is not None:
             return self.exact_upper
-        return self._outward(self.middle + self.radius, torch.inf)
+        return self._outward(widen(self.middle) + self.radius, torch.inf)
 
     def _outward(self, ends: Tensor, where: float) -> Tensor:
         if not self.sound:
             return ends
-        return torch.where(self.radius == 0, ends, torch.nextafter(ends, ends.new_tensor(where)))
+        return torch.where(self.radius == 0, ends, torch.nextafter(ends, ends.new_full((), where)))
 
     @property
     def size(self) -> Tensor:
         """The largest absolute value in the box."""
-        size = self.middle.abs() + self.radius
+        size = widen(self.middle).abs() + self.radius
         return up(size) if self.sound else size
 
     def monotone(self, function: Callable[[Tensor], Tensor]) -> Box:
         """The image of the box under a function that does not decrease in any coordinate."""
         points = function(self.points) if self.n_points else self.points
         return self.between(function(self.lower), function(self.upper), points)
+
+
+def widen(x: Tensor) -> Tensor:
+    """At least float32. Autocast may run the products in half precision, and centre and radius stay as they come out,
+    each with its own digits; but in a sum of the two a small radius would drown."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def either(*flags: Tensor | None) -> Tensor | None:

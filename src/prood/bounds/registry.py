@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from prood.bounds.box import Box, either
+from prood.bounds.box import Box, either, widen
 from prood.bounds.rounding import EXACT, Rounding, Sums, errors, inflate, positive_sum, relative_error
 from prood.errors import ProodError
 
@@ -176,9 +176,9 @@ class Affine(Rule[L]):
 
     def _through(self, layer: L, box: Box) -> tuple[Box, Rounding | None]:
         """The box behind the layer and, if it is sound, the rounding errors that a plane over the output pays for."""
-        centre = widen(self.apply(layer, box.centre))
+        centre = self.apply(layer, box.centre)
         if not box.sound:
-            return box.onto(centre, widen(self.apply_absolute(layer, box.radius))), None
+            return box.onto(centre, self.apply_absolute(layer, box.radius)), None
         size = box.size
         sums = self.sums(layer, (size != 0).to(size.dtype))
         positive = box.positive and self.keeps_sign
@@ -188,11 +188,6 @@ class Affine(Rule[L]):
         rounding, radius = errors(sums, size, radius, reach, centre[box.n_points :])
         overflow = either(box.overflow, rounding.overflow)
         return replace(box.onto(centre, radius), overflow=overflow, positive=positive), rounding
-
-
-def widen(x: Tensor) -> Tensor:
-    """At least float32: autocast may run the products in half precision, but a small radius would drown in a centre."""
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 _RULES: dict[type[nn.Module], Rule[Any]] = {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -12,6 +15,9 @@ from prood.training.objectives import Batch
 
 # Streams of random numbers that must not repeat each other.
 INSIDE, OUTSIDE, NOISE = range(3)
+
+AHEAD_VALUES = 2**25
+"""At most so many pixel values are augmented together and wait on the GPU."""
 
 
 class Batches:
@@ -58,16 +64,31 @@ class Batches:
             for number, images in ((INSIDE, inside), (OUTSIDE, outside))
             if images is not None
         ]
+        # On a GPU many small operations on one batch take as long as on many batches.
+        values = math.prod(inside.shape) * batch * len(self.streams)
+        self.together = max(1, min(Ahead.steps // 4, AHEAD_VALUES // values)) if on_gpu else 1
+        self.first = -1
+        self.made: list[tuple[Batch, Batch | None]] = []
 
     def __call__(self, step: int) -> tuple[Batch, Batch | None]:
-        taken = [stream(step) for stream in self.streams]
-        # Both sets at once, because on tensors this small it is the number of operations that costs.
-        images = self.apply(torch.cat([images for images, _ in taken]), self.draws(step))
-        inside, *outside = torch.split(images, self.batch // processes.world_size())
-        batch_in = Batch(inside, taken[0][1])
-        if not outside:
-            return batch_in, None
-        return batch_in, Batch(outside[0], noise=self._noise(step, outside[0]) if self.noise else None)
+        if not self.first <= step < self.first + len(self.made):
+            self.first, self.made = step, self._make(range(step, step + self.together))
+        batch_in, batch_out = self.made[step - self.first]
+        if batch_out is not None and self.noise:
+            batch_out = replace(batch_out, noise=self._noise(step, batch_out.images))
+        return batch_in, batch_out
+
+    def _make(self, steps: range) -> list[tuple[Batch, Batch | None]]:
+        """The batches of these steps. Both sets at once, as it is the number of operations that costs."""
+        taken = [[stream(step) for stream in self.streams] for step in steps]
+        pixels = torch.cat([images for sets in taken for images, _ in sets])
+        images = self.apply(pixels, torch.cat([self.draws(step) for step in steps]))
+        parts = iter(torch.split(images, self.batch // processes.world_size()))
+        made = []
+        for sets in taken:
+            inside, *outside = (next(parts) for _ in sets)
+            made.append((Batch(inside, sets[0][1]), Batch(outside[0]) if outside else None))
+        return made
 
     def _uniform(self, step: int) -> Tensor:
         """The random numbers of both sets' augmentation, the rows of this process."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from rich.console import Console
@@ -13,11 +15,12 @@ from prood import processes
 from prood.errors import ProodError
 from prood.training.batch_norm import share_batch_norm, unshare_batch_norm
 from prood.training.batches import Batches
-from prood.training.objectives import Logs, Objective, Step
+from prood.training.objectives import Objective
 from prood.training.objectives.base import train_mode
 from prood.training.options import TrainOptions
 from prood.training.progress import Display
 from prood.training.run import Run
+from prood.training.update import Update
 
 REPORT_STEPS = 200  # at the latest after so many steps, and at the end of every epoch, the run is looked at
 
@@ -33,8 +36,11 @@ def fit(
     title: str,
 ) -> None:
     """Train `model` in place from the run's last checkpoint, or from the start, to the end of the schedule."""
+    device = batches.device
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # what its convolutions are fast in
     optimizer = options.make_optimizer(model)
-    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     start = run.load_checkpoint(model, optimizer)
     last = max(1, round(options.epochs * batches.steps_per_epoch))
     main = processes.is_main()
@@ -42,39 +48,23 @@ def fit(
         run.forget_after(start)
     share_batch_norm(model)
     train_mode(model)
-    loss_of = torch.compile(objective) if options.compile else objective
+    update = Update(model, objective, optimizer, options, device)
 
     saved = time.monotonic()
     began = saved - (run.last_metrics() or {}).get("seconds", 0.0)
     complaint: str | None = None
-    sums: Logs = {}
-    count = 0
-    with Display(console, title, run.folder, start=start, last=last, shown=main) as display:
+    with Display(console, title, run.folder, start=start, last=last, shown=main) as display, _tuned(on_gpu):
         for step in range(start, last):
             epoch = step / batches.steps_per_epoch
             rate = options.learning_rate(epoch)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            batch_in, batch_out = batches(step)
-            place = Step(torch.tensor(epoch, device=batches.device))
-            with torch.autocast(batches.device.type, torch.bfloat16, enabled=options.precision == "bfloat16"):
-                loss, logs = loss_of(model, batch_in, batch_out, place)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            processes.average(parameter.grad for parameter in trained if parameter.grad is not None)
-            optimizer.step()
-
-            for name, value in {"loss": loss, **logs}.items():
-                sums[name] = value.detach().float() + sums.get(name, 0.0)
-            count += 1
+            update(*batches(step), epoch, rate)
             display.advance()
             done = step + 1
             within_epoch = done % batches.steps_per_epoch
             if within_epoch and within_epoch % REPORT_STEPS and done != last:
                 continue
 
-            means = _means(sums, count)
-            sums, count = {}, 0
+            means = update.means()
             if not math.isfinite(means["loss"]):
                 raise ProodError(f"the loss is no longer a number after step {done}: lower lr = {options.lr}")
             before, complaint = complaint, objective.diagnose(means)
@@ -91,11 +81,16 @@ def fit(
                     saved = time.monotonic()
     unshare_batch_norm(model)
     model.eval()
-    if not all(parameter.isfinite().all() for parameter in trained):
+    if not all(parameter.isfinite().all() for parameter in update.trained):
         raise ProodError(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")
 
 
-def _means(sums: Logs, count: int) -> dict[str, float]:
-    values = torch.stack(list(sums.values())) / count
-    processes.average([values])
-    return dict(zip(sums, values.tolist(), strict=True))
+@contextmanager
+def _tuned(on_gpu: bool) -> Iterator[None]:
+    """Let cuDNN try its convolutions and keep the fastest: the shapes of a run never change."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = on_gpu or before
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

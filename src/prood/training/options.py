@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -67,6 +67,9 @@ class TrainOptions:
             {"params": [p for p in trained if id(p) in undecayed], "weight_decay": 0.0},
         ]
         groups = [group for group in groups if group["params"]]
+        on_gpu = all(parameter.is_cuda for parameter in trained)
+        # On a GPU all weights are updated by one kernel, and the learning rate is a tensor: a captured step reads it.
+        lr: Any = torch.tensor(self.lr, device=trained[0].device) if on_gpu else self.lr
         if self.optimizer == "adam":
-            return torch.optim.Adam(groups, lr=self.lr)
-        return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov)
+            return torch.optim.Adam(groups, lr=lr, fused=on_gpu, capturable=on_gpu)
+        return torch.optim.SGD(groups, lr=lr, momentum=self.momentum, nesterov=self.nesterov, fused=on_gpu)

@@ -1,0 +1,133 @@
+"""One step of training: the loss, its gradients and the update of the weights.
+
+On a GPU a step is hundreds of small kernels, and to launch them one by one takes longer than to run them. So a compiled
+step is captured once as a CUDA graph and then replayed as a whole, on inputs that are copied to where it expects them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import torch
+import torch._functorch.config as functorch_config
+from torch import Tensor, nn
+
+from prood import processes
+from prood.training.objectives import Batch, Objective, Step
+from prood.training.options import TrainOptions
+
+WARM_UP = 4
+"""Steps that are run as they are before one is captured: compilers and libraries prepare themselves in them."""
+
+
+class Update:
+    """Calling it makes one step; `means` tells what the objective logged since it was last asked."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        options: TrainOptions,
+        device: torch.device,
+    ) -> None:
+        self.model, self.optimizer, self.device = model, optimizer, device
+        self.loss_of = torch.compile(objective) if options.compile else objective
+        self.mixed = options.precision == "bfloat16"
+        self.trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        # Gradients of several processes are averaged between backward pass and update, which is not captured.
+        captures = options.compile and device.type == "cuda" and processes.world_size() == 1
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = torch.cuda.Stream(device) if captures else None  # type: ignore[no-untyped-call]
+        self.held: tuple[Batch, Batch | None] | None = None
+        self.epoch = torch.zeros((), device=device)
+        self.names: list[str] = []
+        self.sums = torch.zeros(0, device=device)
+        self.count = 0  # of steps since the logs were read
+        self.warm = 0
+
+    def __call__(self, batch_in: Batch, batch_out: Batch | None, epoch: float, rate: float) -> None:
+        self.epoch.fill_(epoch)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        self.count += 1
+        if self.stream is None:
+            self._run(batch_in, batch_out)
+            return
+        self._hold(batch_in, batch_out)
+        if self.graph is None:
+            self._prepare(self.stream)
+        else:
+            self.graph.replay()
+
+    def _hold(self, batch_in: Batch, batch_out: Batch | None) -> None:
+        """Copy the batches to where the captured step reads them."""
+        if self.held is None:
+            self.held = _held(batch_in), None if batch_out is None else _held(batch_out)
+            return
+        for batch, place in zip((batch_in, batch_out), self.held, strict=True):
+            if batch is not None and place is not None:
+                _copy(batch, place)
+
+    def means(self) -> dict[str, float]:
+        """The averages of the loss and of what the objective logged, since the last time. Waits for the device."""
+        values = self.sums / self.count
+        processes.average([values])
+        self.sums.zero_()
+        self.count = 0
+        return dict(zip(self.names, values.tolist(), strict=True))
+
+    def _run(self, batch_in: Batch, batch_out: Batch | None) -> None:
+        # A compiler would rather keep a tensor than compute it again from others that it keeps anyway, if the two uses
+        # are far apart. On a GPU it is memory that steps wait for: here everything may be computed twice.
+        with (
+            functorch_config.patch(ban_recompute_used_far_apart=False),
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed),
+        ):
+            loss, logs = self.loss_of(self.model, batch_in, batch_out, Step(self.epoch))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        processes.average(parameter.grad for parameter in self.trained if parameter.grad is not None)
+        self.optimizer.step()
+        values = torch.stack([value.detach().float() for value in (loss, *logs.values())])
+        if not self.names:
+            self.names = ["loss", *logs]
+            self.sums = torch.zeros_like(values)
+        self.sums += values
+
+    def _prepare(self, stream: torch.cuda.Stream) -> None:
+        """The first steps, on a stream of their own as capturing demands, and then the capture."""
+        assert self.held is not None
+        here = torch.cuda.current_stream(self.device)
+        stream.wait_stream(here)
+        if self.warm < WARM_UP:
+            self.warm += 1
+            with torch.cuda.stream(stream):
+                self._run(*self.held)
+        else:
+            self.optimizer.zero_grad(set_to_none=True)  # so that gradients, too, live where the graph writes them
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self._run(*self.held)
+        here.wait_stream(stream)
+        if self.graph is not None:
+            self.graph.replay()  # capturing only takes notes
+
+
+def _held(batch: Batch) -> Batch:
+    """A copy to which later batches are copied; pixels channels last, as fast convolutions want them."""
+    formats = {True: torch.channels_last, False: torch.contiguous_format}
+    return replace(batch, **{name: part.clone(memory_format=formats[part.ndim == 4]) for name, part in _parts(batch)})
+
+
+def _copy(batch: Batch, held: Batch) -> None:
+    for name, part in _parts(batch):
+        getattr(held, name).copy_(part, non_blocking=True)
+
+
+def _parts(batch: Batch) -> list[tuple[str, Tensor]]:
+    parts = [(item.name, getattr(batch, item.name)) for item in fields(batch)]
+    return [(name, part) for name, part in parts if part is not None]
