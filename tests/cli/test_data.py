@@ -110,6 +110,26 @@ def test_list_for_programs(prood, toys):
     assert sets["inside"]["bytes"] is None
 
 
+def test_list_shows_sets_of_the_users_own(prood, toys):
+    sheet = Image.new("RGB", (3200, 64), "red")
+    for name, file in (("mine", "train-00"), ("mine", "train-01"), ("mine", "test-00"), ("rare", "test-00")):
+        (toys / name).mkdir(parents=True, exist_ok=True)
+        sheet.save(toys / name / f"{file}.webp", "WEBP", lossless=True)
+    _, out, _ = prood("list", columns=200)
+    (row,) = (line for line in out.splitlines() if line.split()[:1] == ["mine"])
+    assert "your own, in the data folder: test about 200 images, train about 400 images" in row
+    assert "your own files" in row
+    sets = {one["name"]: one for one in json.loads(prood("list", "--json")[1])["sets"]}
+    assert list(sets) == ["fog", "inside", "mine", "rare", "toys"]
+    assert sets["mine"]["splits"] == ["test", "train"]
+    assert (sets["mine"]["here"], sets["mine"]["path"]) == (True, str(toys / "mine"))
+    assert (sets["rare"]["here"], sets["rare"]["kind"]) == (True, "public")
+    assert prood("check", "mine")[0] == 0
+    (toys / "mine" / "test-00.webp").write_bytes(b"damaged")
+    sets = {one["name"]: one for one in json.loads(prood("list", "--json")[1])["sets"]}
+    assert sets["mine"]["description"] == "your own, in the data folder"
+
+
 def test_every_real_set_is_listed_within_80_columns(prood):
     code, out, _ = prood("list", columns=80)
     assert code == 0

@@ -80,6 +80,38 @@ def test_subset_of_nothing_is_refused() -> None:
         some().subset(0, seed=0)
 
 
+def test_divided_into_the_rest_in_order_and_a_seeded_choice() -> None:
+    full = ImageSet("a:train", torch.arange(200, dtype=torch.uint8).reshape(200, 1, 1, 1), torch.arange(200), None)
+    rest, held = full.divided(50, seed=1)
+    left, out = (part.images.flatten().tolist() for part in (rest, held))
+    assert (len(left), len(out)) == (150, 50)
+    assert sorted(left + out) == list(range(200))
+    assert left == sorted(left)
+    assert out != sorted(out)  # a choice, not a piece
+    assert max(out) - min(out) > 150
+    for part, rows in ((rest, left), (held, out)):
+        assert part.labels is not None
+        assert part.labels.tolist() == rows
+    assert (rest.name, held.name) == ("a:train", "a:train (held back)")
+    assert torch.equal(full.divided(50, seed=1)[1].images, held.images)
+    assert full.divided(20, seed=1)[1].images.flatten().tolist() == out[:20]
+    assert set(full.divided(50, seed=2)[1].images.flatten().tolist()) != set(out)
+    assert set(full.subset(50, seed=1).images.flatten().tolist()) != set(out)
+    assert rest.fingerprint() != full.fingerprint()
+
+
+def test_what_is_held_back_stays_what_old_runs_left_out() -> None:
+    full = ImageSet("numbers", torch.arange(200, dtype=torch.uint8).reshape(200, 1, 1, 1))
+    assert full.divided(5, seed=0)[1].images.flatten().tolist() == [45, 75, 95, 186, 142]
+
+
+@pytest.mark.parametrize("count", [-1, 0, 10, 11])
+def test_divided_leaves_at_least_one_image_on_either_side(count: int) -> None:
+    with pytest.raises(ProodError, match=f"'some' has 10 images and cannot hold back {count}: choose 1 to 9"):
+        some().divided(count, seed=0)
+    assert [len(part) for part in some().divided(9, seed=0)] == [1, 9]
+
+
 def test_floats_are_bytes_over_255() -> None:
     every = ImageSet("bytes", torch.arange(256, dtype=torch.uint8).reshape(256, 1, 1, 1))
     floats = every.floats()

@@ -13,6 +13,11 @@ def tiny(name: str = "tiny") -> ImageSet:
     return ImageSet(name, torch.zeros(2, 1, 3, 4, dtype=torch.uint8))
 
 
+@pytest.fixture(autouse=True)
+def _no_sets_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROOD_DATA", str(tmp_path / "data"))
+
+
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> dict:
     """An empty registry, for one test."""
@@ -40,7 +45,8 @@ def test_names_lists_every_source_with_splits_and_a_description() -> None:
 
 def test_every_listed_set_loads_under_its_own_name() -> None:
     like = load("digits:validation")
-    for name, splits, _, public in names():
+    for name, splits, _, public, folder in names():
+        assert folder is None
         if public is None and splits != ("PATH",):
             for full in [f"{name}:{split}" for split in splits] or [name]:
                 loaded = load(full, like=like, count=3)

@@ -81,6 +81,18 @@ def test_a_subset_has_the_images_that_it_would_have_in_memory(count: int) -> Non
     assert torch.equal(ours.labels, other.labels)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_it_divides_as_it_would_in_memory(count: int) -> None:
+    for ours, other in zip(stored().divided(count, seed=5), in_memory().divided(count, seed=5), strict=True):
+        assert numbers(ours.load().images) == numbers(other.images)
+        assert torch.equal(ours.labels, other.labels)  # type: ignore[arg-type]
+        assert ours.name == other.name
+    rest, held = stored().select([8, 6, 4, 2]).divided(2, seed=0)
+    assert sorted(numbers(rest.load().images) + numbers(held.load().images)) == [2, 4, 6, 8]
+    with pytest.raises(ProodError, match="cannot hold back 10: choose 1 to 9"):
+        stored().divided(10, seed=0)
+
+
 def test_nothing_is_read_before_it_is_asked_for() -> None:
     damaged = stored(broken=7)
     assert len(damaged.select([1, 7]).subset(1, 0)) == 1

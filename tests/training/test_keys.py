@@ -37,4 +37,14 @@ def test_an_explained_recipe_is_the_recipe(name: str) -> None:
 def test_a_key_without_a_value_is_shown_as_a_comment() -> None:
     text = explain_recipe(load_recipe("cifar10"))
     assert "\n# decay_from  " in text
-    assert "\ndecay_from = 30.0  " in explain_recipe(load_recipe("cifar10-fast"))
+    recipe = load_recipe("cifar10-fast")
+    shown = f"\ndecay_from = {recipe.options('discriminator').decay_from}  "
+    assert shown in explain_recipe(recipe)
+
+
+def test_the_augmentation_of_one_method_is_shown_where_it_differs() -> None:
+    text = explain_recipe(load_recipe("cifar10-fast"))
+    _, _, own = text.partition("\n[augment.discriminator]\n")
+    lines = own.partition("\n\n")[0].splitlines()
+    assert [line.partition("  # ")[0].strip() for line in lines] == ["autoaugment = false"]
+    assert "[augment." not in explain_recipe(load_recipe("cifar10"))

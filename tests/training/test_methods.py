@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from torch import nn
 
 from prood import data
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
-from prood.training import Recipe, Run, combine, load_recipe, methods, train
+from prood.training import Recipe, Run, combine, held_back, load_recipe, methods, train
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +180,83 @@ def test_combining_again_gives_the_same(runs: Path) -> None:
     assert Run(runs / "prood-s").model.read_bytes() == before
     with pytest.raises(ProodError, match=r"other settings \(shift\)"):
         combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=3.0, resume=True)
+
+
+# Images that are never trained on
+
+
+def rows(images: data.Images) -> set[bytes]:
+    return {image.numpy().tobytes() for image in images.load().images}
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[data.Images]:
+    """The sets that training is given."""
+    found: list[data.Images] = []
+    batches = methods.Batches
+
+    def spy(inside: Any, outside: Any, **options: Any) -> Any:
+        found[:] = [images for images in (inside, outside) if images is not None]
+        return batches(inside, outside, **options)
+
+    monkeypatch.setattr(methods, "Batches", spy)
+    return found
+
+
+@pytest.mark.parametrize("method", ["plain", "oe", "discriminator", "prood"])
+@pytest.mark.parametrize("limit", [0, 30])
+def test_what_is_held_back_is_not_trained_on(
+    method: str, limit: int, runs: Path, recipe: Recipe, seen: list[data.Images], tmp_path: Path
+) -> None:
+    settings = ["data.held_back=20", f"data.limit={limit}", "train.seed=3", "train.epochs=0.25"]
+    changed = recipe.with_settings(method, settings)
+    fit(method, changed, tmp_path / "run", discriminator=runs / "discriminator" if method == "prood" else None)
+    whole = data.load(recipe.data.inside), data.load(recipe.data.outside)
+    held = held_back(changed)
+    assert [len(part) for part in held] == [20, 20]
+    assert [part.name for part in held] == [f"{images.name} (held back)" for images in whole]
+    assert len(seen) == (1 if method == "plain" else 2)
+    for used, part, images in zip(seen, held, whole, strict=False):
+        assert len(used) == (limit or 76)
+        assert used.name == images.name
+        assert not rows(used) & rows(part)
+        assert rows(used) | rows(part) <= rows(images)
+    # The choice depends on neither the seed nor the limit.
+    other = held_back(recipe.with_settings(method, ["data.held_back=20", "train.seed=0"]))
+    assert [part.fingerprint() for part in other] == [part.fingerprint() for part in held]
+    assert held[0].labels is not None
+    about = read_metadata(tmp_path / "run")
+    assert about.recipe is not None
+    assert about.recipe["held_back"] == 20
+    recorded = {used.name: used.fingerprint() for used in seen}
+    assert recorded.items() <= about.data.items()
+
+
+def test_holding_back_takes_images_of_sets_that_stay_on_disk_and_of_noise(recipe: Recipe, tmp_path: Path) -> None:
+    for number, image in enumerate(data.load(recipe.data.outside).images[:30, 0]):
+        Image.fromarray(image.numpy()).save(tmp_path / f"{number}.png")
+    for outside in (f"folder:{tmp_path}", "smooth"):
+        changed = recipe.with_settings("oe", [f"data.outside={outside}", "data.held_back=5"])
+        inside, found = held_back(changed)
+        assert isinstance(found, data.ImageSet)
+        assert (len(found), found.shape) == (5, inside.shape)
+
+
+def test_holding_back_too_much_or_nothing_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(ProodError, match=r"recipe 'toy' holds no images back: say how many with data\.held_back"):
+        held_back(recipe)
+    for count in (96, 1000):
+        changed = recipe.with_settings("plain", [f"data.held_back={count}"])
+        with pytest.raises(ProodError, match=r"has 96 images and cannot hold back .*: choose 1 to 95"):
+            held_back(changed)
+        with pytest.raises(ProodError, match=r"has 96 images and cannot hold back .*: choose 1 to 95"):
+            fit("plain", changed, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_resuming_with_another_number_held_back_is_refused(runs: Path, recipe: Recipe) -> None:
+    with pytest.raises(ProodError, match=r"other settings \(data.*, held_back\)"):
+        fit("plain", recipe.with_settings("plain", ["data.held_back=5"]), runs / "plain", resume=True)
 
 
 # A discriminator that has gone constant

@@ -1,5 +1,5 @@
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,44 @@ def document(**changes: Any) -> dict[str, Any]:
     return {name: table for name, table in (tables | changes).items() if table is not None}
 
 
+WHOLE = ("cifar10", "cifar10-fast", "cifar100", "cifar100-fast", "quickstart", "rimgnet")
+OF_A_DISCRIMINATOR = ("cifar10-ibp", "cifar100-ibp")  # beside the classifiers of another recipe
+OF_THE_PAPER = ("cifar10", "cifar100", "rimgnet")
+
+
+def test_the_recipes_that_ship() -> None:
+    assert recipe_names() == sorted(WHOLE + OF_A_DISCRIMINATOR)
+
+
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_shipped_recipe_is_complete(name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.name == name
-    assert set(recipe.train) == set(METHODS)
-    for method in METHODS:
+    assert set(recipe.train) == (set(METHODS) if name in WHOLE else {"discriminator"})
+    for method in recipe.train:
         assert recipe.resolved(method)["method"] == method
 
 
-def test_the_recipes_that_ship() -> None:
-    assert recipe_names() == ["cifar10", "cifar10-fast", "cifar100", "cifar100-fast", "quickstart", "rimgnet"]
+@pytest.mark.parametrize("name", OF_A_DISCRIMINATOR)
+def test_a_recipe_of_a_discriminator_says_where_its_classifiers_are(name: str) -> None:
+    """A joint model of both recipes makes sense: they are about the same images and the same networks."""
+    recipe = load_recipe(name)
+    other = name.replace("-ibp", "-fast")
+    assert f"Its classifiers are those of {other}." in recipe.description
+    others = load_recipe(other)
+    assert set(others.train) == set(METHODS)
+    for attribute in ("data", "classifier", "discriminator", "augment", "own_augment", "evaluate"):
+        assert getattr(recipe, attribute) == getattr(others, attribute)
+    assert [one.objective("discriminator").bound for one in (recipe, others)] == ["ibp", "crown-ibp"]
+    with pytest.raises(ProodError, match=rf"recipe '{name}' has no table \[train.oe\]"):
+        recipe.resolved("oe")
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPER)
+def test_the_paper_augments_alike_for_all(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.own_augment == {}
+    assert {recipe.augment_for(method) for method in METHODS} == {recipe.augment}
 
 
 def test_the_comment_at_the_head_is_the_description(tmp_path: Path) -> None:
@@ -108,12 +135,13 @@ def test_what_is_not_said_has_its_default() -> None:
     assert recipe.objective("discriminator") == CertifiedDiscriminator(eps=0.1)
     assert recipe.augment == Augment()
     assert recipe.shift == 0.0
+    assert (recipe.data.limit, recipe.data.held_back) == (0, 0)
 
 
 def test_resolved_holds_every_setting_and_survives_json() -> None:
     resolved = parse(document(), "mine").resolved("discriminator")
     tables = {"augment", "discriminator", "train", "evaluate"}
-    assert set(resolved) == {"recipe", "method", "inside", "outside", "limit"} | tables
+    assert set(resolved) == {"recipe", "method", "inside", "outside", "limit", "held_back"} | tables
     options = {item.name for kind in (TrainOptions, CertifiedDiscriminator) for item in fields(kind)}
     assert set(resolved["train"]) == options
     assert resolved["train"]["lr"] == TrainOptions().lr
@@ -121,6 +149,78 @@ def test_resolved_holds_every_setting_and_survives_json() -> None:
     assert set(resolved["augment"]) == set(Augment.__dataclass_fields__)
     assert json.loads(json.dumps(resolved))["train"]["bound"] == "crown-ibp"
     assert parse(document(), "mine").resolved("plain")["classifier"] == {"name": "small"}
+
+
+# Augmentation of one method alone
+
+
+def augmented(augment: dict[str, Any] | None = None) -> Recipe:
+    own = {"pad": 4, "autoaugment": True, "discriminator": {"autoaugment": False, "degrees": 5}}
+    return parse(document(augment=own if augment is None else augment), "mine")
+
+
+def test_the_augmentation_of_a_method_overrides_that_of_all() -> None:
+    """Key by key, and for that method only."""
+    recipe = augmented()
+    assert recipe.augment == Augment(pad=4, autoaugment=True)
+    assert recipe.augment_for("discriminator") == Augment(pad=4, autoaugment=False, degrees=5.0)
+    for method in ("plain", "oe", "prood"):
+        assert recipe.augment_for(method) == recipe.augment
+    resolved = {method: recipe.resolved(method)["augment"] for method in ("plain", "discriminator")}
+    assert resolved == {method: asdict(recipe.augment_for(method)) for method in resolved}
+    assert resolved["plain"] != resolved["discriminator"]
+
+
+def test_any_method_may_have_its_own_augmentation() -> None:
+    recipe = augmented({"flip": True} | {method: {"pad": pad} for pad, method in enumerate(METHODS)})
+    assert [recipe.augment_for(method) for method in METHODS] == [Augment(pad=pad, flip=True) for pad in range(4)]
+
+
+def test_the_augmentation_of_a_method_survives_settings() -> None:
+    recipe = augmented()
+    assert recipe.with_settings("plain", []) == recipe
+    again = recipe.with_settings("plain", ["train.epochs=9", "augment.autoaugment=false"])
+    assert again.own_augment == recipe.own_augment
+    assert again.augment_for("plain") == Augment(pad=4)
+    # A setting of all methods reaches those with a table of their own, too, unless that says otherwise.
+    padded = recipe.with_settings("plain", ["augment.pad=2", "augment.degrees=1"])
+    assert padded.augment_for("discriminator") == Augment(pad=2, autoaugment=False, degrees=5.0)
+    assert padded.augment_for("oe") == Augment(pad=2, autoaugment=True, degrees=1.0)
+
+
+def test_settings_reach_the_augmentation_of_a_method() -> None:
+    """Whichever method they are given with: only train. means the table of that."""
+    for method in ("plain", "discriminator"):
+        recipe = augmented().with_settings(method, ["augment.discriminator.autoaugment=true"])
+        assert recipe.augment_for("discriminator") == Augment(pad=4, autoaugment=True, degrees=5.0)
+    recipe = augmented({}).with_settings("plain", ["augment.oe.flip=true"])
+    assert (recipe.augment, recipe.augment_for("oe")) == (Augment(), Augment(flip=True))
+
+
+def test_settings_leave_the_augmentation_of_the_recipe_itself_alone() -> None:
+    recipe = augmented()
+    recipe.with_settings("plain", ["augment.discriminator.pad=1"])
+    assert recipe == augmented()
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("augment.discriminator.blur=1", r"unknown key 'blur' in \[augment.discriminator\]: it takes pad, flip"),
+        ("augment.discriminator.pat=1", "did you mean 'pad'"),
+        ("augment.discriminator.pad=1.5", "pad = 1.5 must be of type int"),
+        ("augment.discriminator.autoaugment=1", "autoaugment = 1 must be of type bool"),
+        ("augment.discriminator.degrees=far", "degrees = 'far' must be of type float"),
+        ("augment.discriminator.pad=-1", "cannot pad by -1"),
+        ("augment.discriminator=5", r"unknown key 'discriminator' in \[augment\]"),
+        ("augment.referee.pad=1", r"unknown key 'referee' in \[augment\]"),
+        ("augment.discriminator.pad.more=1", r"must be of type int|no setting"),
+    ],
+)
+def test_refuses_a_wrong_augmentation_of_a_method(setting: str, complaint: str) -> None:
+    with pytest.raises(ProodError, match=complaint) as refused:
+        parse(document(), "mine").with_settings("plain", [setting])
+    assert "\n" not in str(refused.value)
 
 
 # Settings of the command line
@@ -144,6 +244,7 @@ def test_settings_reach_every_table() -> None:
         "networks.classifier.width=8",
         "joint.shift=3",
         "data.limit=50",
+        "data.held_back=7",
         'evaluate.outside=["svhn", "smooth"]',
     )
     options = recipe.options("discriminator")
@@ -154,7 +255,7 @@ def test_settings_reach_every_table() -> None:
     assert recipe.discriminator == {"size": "S"}
     assert recipe.classifier == {"name": "small", "width": 8}
     assert recipe.shift == 3.0
-    assert recipe.data.limit == 50
+    assert (recipe.data.limit, recipe.data.held_back) == (50, 7)
     assert recipe.evaluate.outside == ("svhn", "smooth")
     assert recipe.options("plain").epochs == 2  # train. means the table of the method alone
 
@@ -195,6 +296,8 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
         ("data.between=5", r"unknown key 'between' in \[data\]: it takes inside, outside, limit"),
         ("data.insied=svhn", "did you mean 'inside'"),
         ("data.limit=-1", "limit = -1 must be a number of images"),
+        ("data.held_back=-1", "held_back = -1 must be a number of images, or 0 for none"),
+        ("data.held_back=some", "held_back = 'some' must be of type int"),
         ("trian.epochs=5", "unknown key 'trian' in a recipe: did you mean 'train'"),
         ("evaluate.limits=5", "did you mean 'limit'"),
         ("evaluate.outside=svhn", "outside must be a list"),

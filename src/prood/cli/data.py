@@ -44,7 +44,7 @@ def list_sets(
     def say(text: str) -> None:
         console.print(text, soft_wrap=True, highlight=False, markup=False)
 
-    say(f"public sets are in {data_folder()} (set {FOLDER_VARIABLE} to change that)")
+    say(f"the data folder, for public sets and your own, is {data_folder()} (set {FOLDER_VARIABLE} to change that)")
     table = Table("name", "what it is", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("licence")
@@ -127,16 +127,28 @@ def _row(source: Source) -> dict[str, Any]:
     return {
         "name": source.name,
         "splits": list(source.splits),
-        "description": source.description,
+        "description": _own(source, source.folder) if source.folder else source.description,
         "kind": kind(source),
         "here": about is None or about.present,
         "bytes": about.bytes if about else None,
         "licence": about.licence if about else "",
         "page": about.page if about else "",
-        "path": str(about.path) if about else "",
+        "path": str((about.path if about else source.folder) or ""),
         "how": "" if about is None else "fetch" if about.downloads or about.package else "by hand",
         "by_hand": about.by_hand if about else "",
     }
+
+
+def _own(source: Source, folder: Path) -> str:
+    """How many images a set of the user's own has, too, unless a sheet of it is damaged."""
+    from prood.data.formats.mosaic import about_count
+    from prood.errors import ProodError
+
+    try:
+        counts = [f"{split} about {about_count(folder / split):,} images" for split in source.splits]
+    except ProodError:
+        return source.description
+    return f"{source.description}: {', '.join(counts)}"
 
 
 def _size(count: int) -> str:

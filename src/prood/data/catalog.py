@@ -9,7 +9,7 @@ FOLDER_VARIABLE = "PROOD_DATA"
 
 
 def data_folder() -> Path:
-    """Where public image sets live, a folder each: $PROOD_DATA, or ~/.cache/prood/data."""
+    """Where image sets live, public ones and the user's own, a folder each: $PROOD_DATA, or ~/.cache/prood/data."""
     return Path(os.environ.get(FOLDER_VARIABLE) or os.path.expanduser("~/.cache/prood/data"))
 
 

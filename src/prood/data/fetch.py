@@ -22,6 +22,8 @@ def kind(source: Source) -> str:
     """Where its images come from."""
     if source.public is not None:
         return "public"
+    if source.folder is not None:
+        return "your own files"
     return {(): "generated", ("PATH",): "your own files"}.get(source.splits, "inside a package")
 
 

@@ -11,6 +11,7 @@ from prood.data.order import generator
 from prood.errors import ProodError
 
 _SUBSET = int.from_bytes(b"subset")
+_HELD = int.from_bytes(b"held back")
 
 Rows = Tensor | Sequence[int]
 
@@ -59,6 +60,14 @@ class ImageSet:
         """
         rows = chosen(self.name, len(self), count, seed)
         return self if rows is None else self.select(rows)
+
+    def divided(self, count: int, seed: int) -> tuple["ImageSet", "ImageSet"]:
+        """The set without a seeded choice of `count` images, in its order and under its name; and that choice.
+
+        A smaller choice with the same seed is the beginning of a bigger one. It is another than that of `subset`.
+        """
+        rest, held = division(self.name, len(self), count, seed)
+        return self.select(rest), replace(self.select(held), name=held_name(self.name))
 
     def take(self, rows: Rows) -> Tensor:
         """The images of these rows: uint8 (N, C, H, W)."""
@@ -118,6 +127,21 @@ def chosen(name: str, have: int, count: int, seed: int) -> Tensor | None:
     if count >= have:
         return None
     return torch.randperm(have, generator=generator(seed, _SUBSET))[:count]
+
+
+def division(name: str, have: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The rows that are left of `have`, in order, and a seeded choice of `count`, which is taken away."""
+    if not 1 <= count < have:
+        raise _wrong(name, f"has {have:,} images and cannot hold back {count:,}: choose 1 to {have - 1:,}")
+    held = torch.randperm(have, generator=generator(seed, _HELD))[:count]
+    left = torch.ones(have, dtype=torch.bool)
+    left[held] = False
+    return left.nonzero()[:, 0], held
+
+
+def held_name(name: str) -> str:
+    """What the part of a set that is held back is called."""
+    return f"{name} (held back)"
 
 
 def index_of(name: str, rows: Rows, count: int, device: torch.device | None = None) -> Tensor:

@@ -8,17 +8,22 @@ A source is a function that is registered under a name. There are four kinds, on
 - `@noise_source`: images made to measure, such as `smooth`; a function of (count, shape, seed).
 
 `shape` is that of the images the set has to match, or None for the set's own.
+
+Besides, a folder NAME of sheets (see `formats.mosaic`) in the data folder is the set NAME: in place of the files of the
+public set of that name, or, where no source has the name, as a set of the user's own.
 """
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from prood.data.catalog import Public
+from prood.data.catalog import Public, data_folder
+from prood.data.formats import mosaic
 from prood.data.images import ImageSet
 from prood.data.stored import StoredSet
 from prood.errors import ProodError
@@ -30,6 +35,9 @@ ReadPublic = Callable[[Path, str, Shape | None], Images]
 ReadFile = Callable[[Path, Shape | None], Images]
 MakeNoise = Callable[[int, Shape, int], ImageSet]
 
+OWN = "your own, in the data folder"
+_SAFE = re.compile(r"[A-Za-z0-9_-]+")  # a name that is looked up in the data folder: one step, never out of it
+
 
 class Source(NamedTuple):
     """What `names` tells about a source."""
@@ -38,6 +46,7 @@ class Source(NamedTuple):
     splits: tuple[str, ...]
     description: str
     public: Public | None = None
+    folder: Path | None = None  # of a set of the user's own in the data folder
 
 
 @dataclass(frozen=True)
@@ -102,9 +111,17 @@ def noise_source(name: str, *, description: str) -> Callable[[MakeNoise], MakeNo
     return decorate
 
 
+# Here and not beside the reader, as sets in the data folder are read with it, too.
+file_source("mosaic", description="your own: FOLDER/SPLIT for 32×32 tiles in FOLDER/SPLIT-00.webp, SPLIT-01.webp …")(
+    mosaic.read_mosaic
+)
+
+
 def names() -> tuple[Source, ...]:
-    """All sources, by name."""
-    return tuple(_REGISTRY[name].source for name in sorted(_REGISTRY))
+    """All sources, and the user's own sets in the data folder, by name."""
+    own = [_own(name) for name in _folders()]
+    known = [entry.source for entry in (*_REGISTRY.values(), *own) if entry is not None]
+    return tuple(sorted(known, key=lambda source: source.name))
 
 
 def find(name: str) -> Source:
@@ -126,7 +143,7 @@ def open_set(
 
     `split` is meant where the name has none. A source with a single split may be named without it. Noise takes its
     image shape from `like` and makes `count` images from `seed`. Sets that come as photographs of all sizes are
-    fitted to the shape of `like`; all others are what they are.
+    fitted to the shape of `like`; all others are what they are, and so is a set that lies in the data folder as sheets.
     """
     key, colon, rest = name.partition(":")
     entry = _entry(name)
@@ -148,18 +165,64 @@ def open_set(
     assert entry.read_public is not None
     assert entry.source.public is not None
     public = entry.source.public
+    sheets = _sheet_splits(key)
+    if wanted in sheets:
+        return _read_sheets(key, wanted)
     if not public.present:
         raise ProodError(f"the image set '{key}' is not here: {public.how_to_get(key)}")
-    return entry.read_public(public.path, wanted, shape)
+    try:
+        return entry.read_public(public.path, wanted, shape)
+    except ProodError as error:
+        if not sheets:
+            raise
+        there = ", ".join(f"{key}:{split}" for split in sheets)
+        raise ProodError(f"{error} (of {there} there are sheets, of {key}:{wanted} there are none)") from error
+
+
+def _sheet_splits(name: str) -> tuple[str, ...]:
+    """The splits of this set, public or the user's own, that lie in the data folder as sheets."""
+    return mosaic.splits(data_folder() / name) if _SAFE.fullmatch(name) else ()
+
+
+def _read_sheets(name: str, split: str) -> ImageSet:
+    """A split from its sheets, read anew only if one of its files has changed."""
+    path = data_folder() / name / split
+    try:
+        stats = [(file.name, file.stat()) for file in mosaic.files(path)]
+    except OSError as error:
+        raise ProodError(f"cannot look at the sheets of {path}: {error.strerror or error}") from error
+    return _kept_sheets(name, path, tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats))
+
+
+@functools.lru_cache(maxsize=4)  # 150 MB each, for 50,000 images
+def _kept_sheets(name: str, path: Path, stamps: tuple[tuple[str, int, int], ...]) -> ImageSet:
+    return mosaic.read_mosaic(path, name=f"{name}:{path.name}")
+
+
+def _own(name: str) -> _Entry | None:
+    """The user's own set of this name in the data folder, unless a source has the name."""
+    if name in _REGISTRY or not (splits := _sheet_splits(name)):
+        return None
+    source = Source(name, splits, OWN, folder=data_folder() / name)
+    return _Entry(source, read_split=functools.partial(_read_sheets, name))
+
+
+def _folders() -> list[str]:
+    """What the data folder holds."""
+    try:
+        return os.listdir(data_folder())
+    except OSError:
+        return []
 
 
 def _entry(name: str) -> _Entry:
     key = name.partition(":")[0]
-    if key not in _REGISTRY:
-        near = get_close_matches(key, _REGISTRY, 1)
+    entry = _REGISTRY.get(key) or _own(key)
+    if entry is None:
+        near = get_close_matches(key, [source.name for source in names()], 1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ProodError(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
-    return _REGISTRY[key]
+    return entry
 
 
 def _split(source: Source, asked: str | None, default: str | None) -> str:

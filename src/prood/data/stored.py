@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from prood.data.images import ImageSet, Rows, check_labels, chosen, fingerprint, index_of
+from prood.data.images import ImageSet, Rows, check_labels, chosen, division, fingerprint, held_name, index_of
 from prood.errors import ProodError
 
 
@@ -61,6 +61,11 @@ class StoredSet:
         """As `ImageSet.subset`."""
         rows = chosen(self.name, len(self), count, seed)
         return self if rows is None else self.select(rows)
+
+    def divided(self, count: int, seed: int) -> tuple["StoredSet", "StoredSet"]:
+        """As `ImageSet.divided`."""
+        rest, held = division(self.name, len(self), count, seed)
+        return self.select(rest), replace(self.select(held), name=held_name(self.name))
 
     def take(self, rows: Rows) -> Tensor:
         """The images of these rows, read now: uint8 (N, C, H, W)."""

@@ -3,7 +3,7 @@
 from prood.training.describe import describe
 from prood.training.keys import explain_recipe
 from prood.training.loop import fit
-from prood.training.methods import combine, train
+from prood.training.methods import combine, held_back, train
 from prood.training.options import TrainOptions
 from prood.training.recipe import METHODS, Recipe, load_recipe, recipe_names
 from prood.training.run import Run
@@ -17,6 +17,7 @@ __all__ = [
     "describe",
     "explain_recipe",
     "fit",
+    "held_back",
     "load_recipe",
     "recipe_names",
     "train",

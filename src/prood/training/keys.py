@@ -13,6 +13,7 @@ DATA = {
     "inside": "the in-distribution, an image set by name; without a split, its split 'train'",
     "outside": "the training out-distribution, likewise; photographs of all sizes are fitted to those of inside",
     "limit": "use only so many images of each set, chosen once by a fixed seed; 0 for all",
+    "held_back": "so many images of each set, chosen likewise and before the limit, are never trained on; 0 for none",
 }
 
 AUGMENT = {
@@ -77,6 +78,8 @@ def explain_recipe(recipe: Recipe) -> str:
     parts = [f"# {recipe.description}" if recipe.description else f"# {recipe.name}"]
     parts += _table("data", asdict(recipe.data), DATA)
     parts += _table("augment", asdict(recipe.augment), AUGMENT)
+    for method, table in recipe.own_augment.items():
+        parts += _table(f"augment.{method}", table, AUGMENT)
     parts += _table("networks", {"classifier": recipe.classifier, "discriminator": recipe.discriminator}, NETWORKS)
     parts += _table("joint", {"shift": recipe.shift}, JOINT)
     parts += _table("evaluate", asdict(recipe.evaluate), EVALUATE)

@@ -10,7 +10,7 @@ from rich.console import Console
 from torch import nn
 
 from prood import data, processes
-from prood.data import Images
+from prood.data import Images, ImageSet
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, build, load, save
 from prood.training.batches import Batches
@@ -54,7 +54,7 @@ def train(
         outside,
         batch=options.batch,
         seed=options.seed,
-        augment=recipe.augment,
+        augment=recipe.augment_for(method),
         noise=objective.needs_noise,
         device=target,
         workers=workers,
@@ -123,10 +123,30 @@ def _frozen_discriminator(
     return model.requires_grad_(False), {"eps": about.eps, "data": about.data}
 
 
+def held_back(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """The images of both training sets, inside and outside, that the recipe keeps from training.
+
+    They serve to choose a shift, a threshold or an epoch. Every method and every seed leaves the same ones out.
+    """
+    if not recipe.data.held_back:
+        raise ProodError(f"recipe {recipe.name!r} holds no images back: say how many with data.held_back, and train")
+    _, inside = _divided(recipe.data.inside, recipe)
+    _, outside = _divided(recipe.data.outside, recipe, like=inside)
+    return inside.load(), outside.load()
+
+
 def _opened(name: str, recipe: Recipe, like: Images | None = None) -> Images:
-    """The set to train on, or the part of it that the recipe's limit leaves."""
-    found = data.open_set(name, like=like, split="train")
+    """The set to train on, without what is held back, or the part of that which the recipe's limit leaves."""
+    if recipe.data.held_back:
+        found, _ = _divided(name, recipe, like)
+    else:
+        found = data.open_set(name, like=like, split="train")
     return found.subset(recipe.data.limit, seed=0) if recipe.data.limit else found
+
+
+def _divided(name: str, recipe: Recipe, like: Images | None = None) -> tuple[Images, Images]:
+    """A training set without what is held back, and that; the recipe's limit and seed have no say in it."""
+    return data.open_set(name, like=like, split="train").divided(recipe.data.held_back, seed=0)
 
 
 def _class_names(inside: Images) -> list[str]:

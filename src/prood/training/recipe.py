@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from difflib import get_close_matches
 from importlib import resources
 from itertools import takewhile
@@ -32,10 +32,13 @@ class Data:
     inside: str
     outside: str
     limit: int = 0
+    held_back: int = 0
 
     def __post_init__(self) -> None:
         if self.limit < 0:
             raise ProodError(f"limit = {self.limit} must be a number of images, or 0 for all")
+        if self.held_back < 0:
+            raise ProodError(f"held_back = {self.held_back} must be a number of images, or 0 for none")
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,13 @@ class Recipe:
     classifier: dict[str, Any]
     discriminator: dict[str, Any]
     train: dict[str, dict[str, Any]]
+    own_augment: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a method, where it differs from `augment`
     shift: float = 0.0  # Δ of the joint model
     evaluate: EvaluateOptions = EvaluateOptions()
     description: str = ""  # the comment at the head of the file
+
+    def augment_for(self, method: str) -> Augment:
+        return _pick(Augment, asdict(self.augment) | self.own_augment.get(method, {}))
 
     def options(self, method: str) -> TrainOptions:
         return _pick(TrainOptions, self._table(method))
@@ -75,7 +82,7 @@ class Recipe:
             "recipe": self.name,
             "method": method,
             **asdict(self.data),
-            "augment": asdict(self.augment),
+            "augment": asdict(self.augment_for(method)),
             network: getattr(self, network),
             "train": asdict(self.options(method)) | asdict(self.objective(method)),
             "evaluate": asdict(self.evaluate),
@@ -109,7 +116,7 @@ class Recipe:
     def _document(self) -> dict[str, Any]:
         return {
             "data": asdict(self.data),
-            "augment": asdict(self.augment),
+            "augment": asdict(self.augment) | {method: dict(table) for method, table in self.own_augment.items()},
             "networks": {"classifier": dict(self.classifier), "discriminator": dict(self.discriminator)},
             "train": {method: dict(table) for method, table in self.train.items()},
             "joint": {"shift": self.shift},
@@ -142,6 +149,9 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     _only(data, (), "[data]", Data)
     _only(networks, ("classifier", "discriminator"), "[networks]")
     augment, joint, evaluate = (_sub(document, key) for key in ("augment", "joint", "evaluate"))
+    own_augment = {key: augment.pop(key) for key in METHODS if isinstance(augment.get(key), dict)}
+    for method, table in own_augment.items():
+        _only(table, (), f"[augment.{method}]", Augment)
     _only(augment, (), "[augment]", Augment)
     _only(joint, ("shift",), "[joint]")
     _only(evaluate, (), "[evaluate]", EvaluateOptions)
@@ -152,6 +162,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         name=name,
         data=_pick(Data, data),
         augment=_pick(Augment, augment),
+        own_augment=own_augment,
         classifier=_sub(networks, "classifier"),
         discriminator=_sub(networks, "discriminator"),
         train={method: _sub(train, method) for method in train},
@@ -159,6 +170,8 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         evaluate=_pick(EvaluateOptions, evaluate),
         description=description,
     )
+    for method in own_augment:
+        recipe.augment_for(method)
     for method, table in recipe.train.items():
         _only(table, (), f"[train.{method}]", TrainOptions, type(recipe.objective(method)))
         recipe.options(method)

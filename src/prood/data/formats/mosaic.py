@@ -1,10 +1,13 @@
-"""`mosaic:FOLDER/SPLIT`: 32×32 images as tiles of big lossless sheets, `SPLIT-00.webp`, `SPLIT-01.webp` …
+"""32×32 images as tiles of big lossless sheets, `SPLIT-00.webp`, `SPLIT-01.webp` …, in a folder.
 
-A sheet has 100 tiles a row. Beside the sheets may lie `SPLIT-labels.npy` and, for their names, `classes.txt`.
+A sheet has 100 tiles a row. Beside the sheets may lie `SPLIT-labels.npy` and, for their names, `classes.txt`. Such a
+folder is named by its path, `mosaic:FOLDER/SPLIT`, or, inside the data folder, by its name alone.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,25 +15,47 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from prood.data.images import ImageSet
-from prood.data.sources import Shape, file_source
 from prood.errors import ProodError
+
+T = TypeVar("T")
 
 _SIDE = 32
 _COLUMNS = 100
+_SHEET = re.compile(r"([A-Za-z0-9_-]+)-\d{2,9}\.webp")
 
 
-@file_source("mosaic", description="your own: FOLDER/SPLIT for 32×32 tiles in FOLDER/SPLIT-00.webp, SPLIT-01.webp …")
-def read_mosaic(path: Path, shape: Shape | None = None) -> ImageSet:
-    """All tiles of the sheets, row by row; as many as there are labels, or all but the black ones at the very end."""
+def splits(folder: Path) -> tuple[str, ...]:
+    """The splits that have sheets in this folder; none if it cannot be looked into."""
+    try:
+        return tuple(sorted({match[1] for file in folder.iterdir() if (match := _SHEET.fullmatch(file.name))}))
+    except OSError:
+        return ()
+
+
+def files(path: Path) -> list[Path]:
+    """Everything that FOLDER/SPLIT is read from: the sheets in order, then labels and classes if they are there."""
+    return [*_sheets(path), *(file for file in (_labels_file(path), path.with_name("classes.txt")) if file.exists())]
+
+
+def about_count(path: Path) -> int:
+    """How many images FOLDER/SPLIT has, from the sizes of its sheets: a last row that is not full counts as full."""
+    return sum(_opened(sheet, lambda found: found.height) // _SIDE * _COLUMNS for sheet in _sheets(path))
+
+
+def read_mosaic(path: Path, shape: tuple[int, int, int] | None = None, *, name: str | None = None) -> ImageSet:
+    """All tiles of the sheets, row by row; as many as there are labels, or all but the black ones at the very end.
+
+    The set is called `name`, or else by its path. It is 32×32 whatever `shape` is.
+    """
     tiles = [_tiles(sheet) for sheet in _sheets(path)]
-    labels = _labels(path.with_name(f"{path.name}-labels.npy"))
+    labels = _labels(_labels_file(path))
     last = len(tiles[-1])
     # What is left over in the last row of the last sheet is black.
     while last and not tiles[-1][last - 1].any():
         last -= 1
     images = np.concatenate(tiles)
     shown = len(images) - len(tiles[-1]) + last
-    name = f"mosaic:{path}"
+    name = name or f"mosaic:{path}"
     if labels is None:
         if shown == 0:
             raise ProodError(f"the sheets of {path} are all black: make them again")
@@ -39,6 +64,10 @@ def read_mosaic(path: Path, shape: Shape | None = None) -> ImageSet:
         raise ProodError(f"{path}-labels.npy holds {len(labels)} labels for {shown} images: one of them is incomplete")
     classes = _classes(path.with_name("classes.txt"))
     return ImageSet(name, torch.from_numpy(images[: len(labels)]), torch.from_numpy(labels), classes)
+
+
+def _labels_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}-labels.npy")
 
 
 def _sheets(path: Path) -> list[Path]:
@@ -59,22 +88,25 @@ def _sheets(path: Path) -> list[Path]:
 
 def _tiles(path: Path) -> NDArray[np.uint8]:
     """The tiles of one sheet: (N, 3, 32, 32)."""
+    pixels = _opened(path, lambda found: np.asarray(found.convert("RGB")))
+    grid = pixels.reshape(-1, _SIDE, _COLUMNS, _SIDE, 3)
+    return grid.transpose(0, 2, 4, 1, 3).reshape(-1, 3, _SIDE, _SIDE)
+
+
+def _opened(path: Path, look: Callable[[Image.Image], T]) -> T:
+    """What `look` makes of a sheet, whose size is checked before anything is decoded."""
     try:
         with Image.open(path, formats=["WEBP"]) as sheet:
             width, height = sheet.size
-            # Looked at before anything is decoded.
-            fits = width == _COLUMNS * _SIDE and height % _SIDE == 0
-            pixels = np.asarray(sheet.convert("RGB")) if fits else None
+            if width == _COLUMNS * _SIDE and height % _SIDE == 0:
+                return look(sheet)
     # Pillow raises SyntaxError, ValueError and others besides OSError for a broken file.
     except Exception as error:
         raise ProodError(f"cannot read the sheet {path} ({type(error).__name__}): get it again") from error
-    if pixels is None:
-        raise ProodError(
-            f"the sheet {path} has {width} × {height} pixels: it must be {_COLUMNS * _SIDE} wide and a multiple of "
-            f"{_SIDE} high"
-        )
-    grid = pixels.reshape(height // _SIDE, _SIDE, _COLUMNS, _SIDE, 3)
-    return grid.transpose(0, 2, 4, 1, 3).reshape(-1, 3, _SIDE, _SIDE)
+    raise ProodError(
+        f"the sheet {path} has {width} × {height} pixels: it must be {_COLUMNS * _SIDE} wide and a multiple of "
+        f"{_SIDE} high"
+    )
 
 
 def _labels(path: Path) -> NDArray[np.int64] | None:

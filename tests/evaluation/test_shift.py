@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from prood import ProodError
+from prood.data import ImageSet
+from prood.evaluation import Candidate, auc, choose_shift, measure
+from prood.models import ProoD, score_of
+
+# A larger shift trusts the classifier more: AUC grows, GAUC falls.
+CURVE = [Candidate(0, 0.90, 0.70), Candidate(1, 0.94, 0.65), Candidate(2, 0.96, 0.60), Candidate(3, 0.97, 0.40)]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "shift"),
+    [(0.0, 0), (0.90, 1), (0.93, 1), (0.94, 2), (0.95, 2), (0.96, 3), (0.97, 3), (0.99, 3)],
+)
+def test_the_highest_gauc_among_those_better_than_outlier_exposure(baseline, shift):
+    for order in (CURVE, CURVE[::-1], CURVE[2:] + CURVE[:2]):
+        assert choose_shift(order, baseline).shift == shift
+
+
+def test_without_a_better_one_the_highest_auc_whatever_its_gauc():
+    found = choose_shift(iter([Candidate(1, 0.8, 0.1), Candidate(2, 0.7, 0.6), Candidate(3, 0.75, 0.7)]), 0.8)
+    assert found == Candidate(1, 0.8, 0.1)
+
+
+def test_of_equals_the_smaller_shift():
+    same = [Candidate(2, 0.92, 0.5), Candidate(1, 0.91, 0.5), Candidate(3, 0.93, 0.5)]
+    assert choose_shift(same, 0.9).shift == 1
+    assert choose_shift([Candidate(shift, 0.9, shift / 10) for shift in (2, 1, 3)], 0.9).shift == 1
+
+
+def test_nothing_to_choose_from():
+    with pytest.raises(ProodError, match="no shift to choose from"):
+        choose_shift([], 0.9)
+
+
+@torch.no_grad()
+def test_measure_gives_what_the_scores_give(f, g, inside, outside):
+    f[-1].weight.mul_(1e4)  # sure of its classes, so that the discriminator decides, and the bounds separate a part
+    model, others = ProoD(f, g, 1.5), ImageSet("bright", inside.images)
+    dark = ImageSet("dark", outside["dark"].images, torch.arange(30) % 4)
+    found = measure(model, dark, others, 0.01)
+    score, images = score_of(model), others.floats()
+    scores = score(dark.floats())
+    assert found.shift == 1.5
+    assert found.auc == pytest.approx(auc(scores, score(images)), abs=1e-9)
+    assert found.gauc == pytest.approx(auc(scores, score.upper_bound(images, 0.01)), abs=1e-9)
+    assert found.accuracy == (model.predict(dark.floats()) == dark.labels).double().mean().item()
+    wide, loose = measure(model, dark, others, 0.02), measure(model, dark, others, 0.01, method="ibp")
+    assert 0 <= wide.gauc < found.gauc < found.auc
+    assert 0 <= loose.gauc < found.gauc
+    assert wide.auc == loose.auc == found.auc
+
+
+def test_a_model_without_shift_or_certificate(f, g, inside, outside):
+    plain = measure(f, inside, outside["dark"], 0.02, device="cpu")
+    assert (plain.shift, plain.gauc) == (0.0, 0.0)
+    assert plain.accuracy is not None
+    bare = measure(g, inside, outside["dark"], 0.0)
+    assert (bare.shift, bare.accuracy) == (0.0, None)
