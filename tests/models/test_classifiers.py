@@ -1,9 +1,11 @@
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from prood.bounds import Box, interval
-from prood.models import resnet18, resnet50, small
+from prood.models import compact, load, resnet18, resnet50, save, small
 
 
 def parameters(model: nn.Module) -> int:
@@ -18,6 +20,26 @@ def test_resnet18_is_the_cifar_one() -> None:
         assert resnet18(100)(torch.empty(1, 3, 32, 32)).shape == (1, 100)
     assert parameters(model) == 11_173_962
     assert features.shape == (2, 512, 4, 4)  # the stem neither strides nor pools
+
+
+def test_compact_is_resnet18_cut_short() -> None:
+    with torch.device("meta"):
+        model, whole = compact(), resnet18()
+        assert model(torch.empty(2, 3, 32, 32)).shape == (2, 10)
+        features = model[:-3](torch.empty(2, 3, 32, 32))
+        hundred = compact(100)
+    assert features.shape == (2, 256, 8, 8)
+    assert parameters(model) == 3_147_082
+    assert parameters(hundred) == 3_147_082 + 90 * 257
+    assert repr(model[1:6]) == repr(whole[1:6])
+    assert len(model) == 4 + 3 + 3 + 2 + 3
+
+
+def test_compact_can_be_saved(tmp_path: Path) -> None:
+    model = compact(7, mean=[0.5], std=[0.2]).eval()
+    save(model, tmp_path / "model.safetensors")
+    images = torch.rand(1, 1, 8, 8)
+    assert torch.equal(load(tmp_path)[0](images), model(images))
 
 
 def test_resnet50_is_the_standard_one() -> None:

@@ -47,6 +47,7 @@ class Subject:
     model: Discriminator | ProoD
     reference: ModelReference
     names: tuple[str, ...] | None = None  # of the classes
+    threshold: float | None = None  # its own, if its file states one
 
     @cached_property
     def classes(self) -> int | None:
@@ -72,17 +73,22 @@ class Subject:
 
 
 def subject(path: Path | str, device: torch.device) -> Subject:
-    """The model of a run's folder or file."""
+    """The model of a run's folder or file, or a shipped one by name."""
     model, about = load(path, device=device)
     if not isinstance(model, Discriminator | ProoD):
         raise ProodError(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
     reference = ModelReference(str(path), file_sha256(model_path(path)))
-    return Subject(model.eval(), reference, None if about.classes is None else tuple(about.classes))
+    names = None if about.classes is None else tuple(about.classes)
+    return Subject(model.eval(), reference, names, about.threshold)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Images by place: pictures, fitted to the shape, and the rows of image sets. They are read when needed."""
+    """Images by place: pictures and the rows of image sets. They are read when needed.
+
+    A picture of another size than the model's is fitted: the largest rectangle of the model's aspect around its centre,
+    resized with a bilinear filter. The certificate is about the pixels that come out, and so is its hash.
+    """
 
     names: tuple[tuple[str, int | None], ...]  # name of a set and row, or path of a picture and None
     sets: Mapping[str, ImageSet | StoredSet]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from rich import box
@@ -21,6 +22,8 @@ from prood.models import ProoD
 
 SHOWN = 50
 
+Rejected = Literal["provably", "yes", "no"]
+
 
 @dataclass(frozen=True)
 class Row:
@@ -32,11 +35,24 @@ class Row:
     p_in: float
     certificates: tuple[Certificate, ...]
     threshold: float | None = None
-    radius: float | None = None  # largest at which it provably stays rejected; NaN if it is not rejected
+    radius: float | None = None  # largest at which it provably stays rejected; NaN if it is not, or not provably
 
     @property
     def bounds(self) -> list[float]:
         return [one.bound if one.confidence is None else one.confidence for one in self.certificates]
+
+    @property
+    def rejected(self) -> Rejected | None:
+        """Provably: so is every image within the smallest radius asked for. Yes: this one is, near ones may not be.
+
+        None without a threshold.
+        """
+        if self.threshold is None:
+            return None
+        # What is proven at a radius holds at every smaller one, so any of the bounds will do.
+        if min(self.bounds) < self.threshold:
+            return "provably"
+        return "yes" if self.confidence < self.threshold else "no"
 
 
 def certify_images(
@@ -54,10 +70,12 @@ def certify_images(
 ) -> list[Row]:
     """Certify pictures and image sets by name, and say what the model makes of each; see `certify`.
 
-    With a file `out`, which holds them all, only the first `SHOWN` are returned.
+    `threshold` is the model's own if none is given. With a file `out`, which holds them all, only the first `SHOWN` are
+    returned.
     """
     target = device or processes.device(None)
     what = subject(model, target)
+    threshold = what.threshold if threshold is None else threshold
     images = inputs(names, what.shape, limit)
     certificates = certify(what, images, eps, out=out, norm=norm, method=method, batch=batch)
     rows = []
@@ -70,8 +88,17 @@ def certify_images(
         for place, fact, radius in zip(group, facts, radii, strict=True):
             name, row = images.names[place]
             full = name if row is None else f"{name}[{row}]"
-            rows.append(Row(full, *fact, tuple(certificates[place :: len(images)]), threshold, radius))
+            rows.append(_with_radius(Row(full, *fact, tuple(certificates[place :: len(images)]), threshold), radius))
     return rows
+
+
+def _with_radius(row: Row, found: float | None) -> Row:
+    """The search ends a step below the largest radius; what a certificate proves beyond that counts as well."""
+    if row.threshold is None or found is None:
+        return row
+    proven = [one.eps for one, bound in zip(row.certificates, row.bounds, strict=True) if bound < row.threshold]
+    radii = [radius for radius in (found, *proven) if not math.isnan(radius)]
+    return replace(row, radius=max(radii, default=math.nan))
 
 
 @torch.no_grad()
@@ -107,7 +134,7 @@ def show(rows: Sequence[Row]) -> Table:
         cells = [escape(row.name), *([escape(row.label)] if joint else []), f"{row.confidence:.4f}", f"{row.p_in:.4f}"]
         cells += [f"{bound:.4f}" for bound in row.bounds]
         if decides:
-            assert row.radius is not None
-            cells += ["no", "–"] if math.isnan(row.radius) else ["provably", f"{row.radius:.5f}"]
+            radius = math.nan if row.radius is None else row.radius
+            cells += [row.rejected or "", "–" if math.isnan(radius) else f"{radius:.5f}"]
         table.add_row(*cells)
     return table

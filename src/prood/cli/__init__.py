@@ -15,6 +15,8 @@ from prood.cli.info import info
 from prood.cli.quickstart import quickstart
 from prood.cli.recipes import recipes
 from prood.cli.report import report
+from prood.cli.reproduce import reproduce
+from prood.cli.results import results
 from prood.cli.train import combine, train
 from prood.cli.verify import verify
 from prood.errors import ProodError
@@ -32,6 +34,8 @@ app.command()(train)
 app.command()(combine)
 app.command()(evaluate)
 app.command()(report)
+app.command()(results)
+app.command()(reproduce)
 app.command()(certify)
 app.command()(verify)
 app.command()(info)

@@ -1,4 +1,4 @@
-"""prood certify IMAGE… --model RUN --eps RADIUS"""
+"""prood certify IMAGE… --model MODEL --eps RADIUS"""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from typing import Annotated
 
 import typer
 
+from prood.pretrained import listed
+
 
 def certify(
     images: Annotated[
         list[str], typer.Argument(metavar="IMAGE…", help="Pictures, or image sets by name: digits:test, folder:PATH …")
     ],
-    model: Annotated[Path, typer.Option(help="Run or file of a discriminator or a joint model.")],
+    model: Annotated[
+        str,
+        typer.Option(help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()})."),
+    ],
     eps: Annotated[str, typer.Option(metavar="RADIUS,…", help="0.01,8/255 …")],
     norm: Annotated[str, typer.Option(help="linf, l2 or l1.")] = "linf",
     method: Annotated[
         str, typer.Option(help="best, ibp, crown-ibp, alpha-crown, crown, bab or auto; see docs/soundness.md.")
     ] = "best",
     threshold: Annotated[
-        float | None, typer.Option(help="Reject below this confidence; then the radius is shown, too.")
+        float | None, typer.Option(help="Reject below this confidence; else the model's own, if its file has one.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.jsonl", help="Write the certificates there.")] = None,
     limit: Annotated[int | None, typer.Option(help="Images of each set, the first ones; else all.", min=1)] = None,
@@ -27,6 +32,10 @@ def certify(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
 ) -> None:
     """Prove bounds: no image within the radius has a confidence above the number printed.
+
+    With a threshold the table says whether an image is rejected: 'provably' (and so is every image within the smallest
+    radius given), 'yes' (but an image near it may not be) or 'no', and the radius up to which that is proven. A picture
+    of another size than the model's is cut to its aspect around the centre and resized (bilinear).
 
     The bounds hold for every value that the float32 network can return, in any order of summation. A file of
     certificates can be checked by 'prood verify'. Interrupted, the same command continues; under torchrun the images

@@ -8,19 +8,34 @@ from typing import Annotated
 
 import typer
 
+from prood.pretrained import listed
 
-def info(run: Annotated[Path, typer.Argument(help="A run's folder, or a .safetensors file.")]) -> None:
-    """What a run holds: the model, its data and settings, how far training came, and its results."""
+
+def info(
+    run: Annotated[
+        Path,
+        typer.Argument(help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()})."),
+    ],
+) -> None:
+    """What a run or a model holds: networks, data and settings, how far training came, and its results."""
     from rich.console import Console
 
     from prood.evaluation import read_results, results_table
-    from prood.models import model_path
+    from prood.models import model_path, read_metadata
     from prood.training import describe
 
     console = Console()
     results = read_results(run)
+    file = model_path(run)
     # A folder of runs with their common results, such as the quickstart's, has no model of its own.
-    facts = describe(run) if results is None or model_path(run).is_file() else {}
+    facts = describe(run) if results is None or file.is_file() else {}
+    if file.is_file():
+        about = read_metadata(run)
+        if about.threshold is not None:
+            share = "" if about.tpr is None else f": {about.tpr:.0%} of in-distribution images are not"
+            facts["threshold"] = f"an image is rejected below {about.threshold:g}{share}"
+        if file.with_suffix(".md").is_file():
+            facts["model card"] = str(file.with_suffix(".md"))
     for key, value in facts.items():
         console.print(f"[bold]{key:<13}[/] {value if isinstance(value, str) else json.dumps(value)}", highlight=False)
     if results is not None:

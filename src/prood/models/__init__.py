@@ -1,11 +1,12 @@
 """Discriminators, classifiers, the joint model, their scores, and files on disk."""
 
 from prood.models.architectures import architecture, build, spec_of
-from prood.models.classifiers import resnet18, resnet50, small
+from prood.models.classifiers import compact, resnet18, resnet50, small
 from prood.models.discriminators import SIZES, Discriminator, discriminator
-from prood.models.files import MODEL_FILE, Metadata, fingerprint, load, model_path, read_metadata, save
+from prood.models.files import MODEL_FILE, Metadata, fingerprint, load, model_path, read_metadata, rounded, save
 from prood.models.joint import ProoD, confidence_logit, fuse
 from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of
+from prood.models.threshold import threshold_at
 
 __all__ = [
     "MODEL_FILE",
@@ -19,6 +20,7 @@ __all__ = [
     "Score",
     "architecture",
     "build",
+    "compact",
     "confidence_logit",
     "discriminator",
     "fingerprint",
@@ -28,8 +30,10 @@ __all__ = [
     "read_metadata",
     "resnet18",
     "resnet50",
+    "rounded",
     "save",
     "score_of",
     "small",
     "spec_of",
+    "threshold_at",
 ]

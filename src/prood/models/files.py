@@ -1,9 +1,15 @@
-"""Models on disk: safetensors with the facts needed to rebuild and to judge them. No pickle is ever loaded."""
+"""Models on disk: safetensors with the facts needed to rebuild and to judge them. No pickle is ever loaded.
+
+A file may hold its weights in half precision. They are float32 once loaded, each exactly the number in the file: what
+is certified is what is loaded.
+"""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -11,8 +17,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
+from prood import pretrained
 from prood.atomic import replacing
 from prood.errors import ProodError
 from prood.models.architectures import build, spec_of
@@ -26,34 +33,82 @@ MODEL_FILE = "model.safetensors"
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file says about its model. The normalisation stands among the architecture's arguments."""
+    """What a file says about its model. The normalisation stands among the architecture's arguments.
+
+    An image whose confidence is below `threshold` is rejected; `tpr` of the in-distribution images are not, 0.95 say.
+    """
 
     architecture: dict[str, Any]
     classes: list[str] | None = None
     shift: float | None = None
     eps: float | None = None
+    threshold: float | None = None
+    tpr: float | None = None
     recipe: dict[str, Any] | None = None
     seed: int | None = None
     data: dict[str, str] = field(default_factory=dict)  # name of each set used → fingerprint
     version: str = __version__
     format: int = FORMAT
 
+    def __post_init__(self) -> None:
+        # Nothing is below NaN: such a threshold would accept everything.
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise ValueError(f"a threshold is a finite number, not {self.threshold}")
+
 
 def model_path(path: Path | str) -> Path:
-    """The model file itself: `path`, or the one inside `path` if that is a run's folder."""
-    path = Path(path)
-    return path / MODEL_FILE if path.is_dir() else path
+    """The model file itself: `path`, the one inside `path` if that is a run's folder, or the shipped one so named.
+
+    A file or folder of that name on disk wins over the model that comes with Prood.
+    """
+    place = Path(path)
+    if place.is_dir():
+        return place / MODEL_FILE
+    return pretrained.path(str(path)) if not place.exists() and str(path) in pretrained.names() else place
 
 
-def save(model: nn.Module, path: Path | str, **facts: Any) -> Metadata:
-    """Write the model aside and rename; `facts` are fields of `Metadata`."""
+def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any) -> Metadata:
+    """Write the model aside and rename; `facts` are fields of `Metadata`.
+
+    With `half`, tensors of two or more dimensions are rounded to float16 in the file; biases, the vectors of batch norm
+    and the shift stay float32. `rounded` gives the model that will be loaded.
+    """
     if isinstance(model, ProoD):
         facts.setdefault("shift", model.shift.item())
-    metadata = Metadata(architecture=spec_of(model), **facts)
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    try:
+        metadata = Metadata(architecture=spec_of(model), **facts)
+    except ValueError as error:
+        raise ProodError(f"cannot save the model: {error}") from None
+    values = {name: _stored(name, value) if half else value for name, value in model.state_dict().items()}
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in values.items()}
     with replacing(Path(path)) as aside:
         save_file(tensors, aside, metadata={KEY: json.dumps(asdict(metadata))})
     return metadata
+
+
+def rounded(model: nn.Module) -> nn.Module:
+    """A copy of the model, in eval mode, with the weights that `load` gives after `save(half=True)`.
+
+    It has no threshold: find that with these weights.
+    """
+    again = copy.deepcopy(model).float().eval()
+    again.load_state_dict({name: _stored(name, value) for name, value in model.state_dict().items()})
+    if isinstance(again, ProoD):
+        again.threshold = None
+    return again
+
+
+def _stored(name: str, value: Tensor) -> Tensor:
+    """A tensor as a file in half precision holds it."""
+    if not value.is_floating_point():
+        return value
+    if value.ndim < 2:
+        return value.float()
+    short = value.half()
+    if not short.isfinite().all():
+        wrong = value[~short.isfinite()][0].item()
+        raise ProodError(f"half precision cannot hold {wrong:g} in {name}: save the model with half=False")
+    return short
 
 
 def read_metadata(path: Path | str) -> Metadata:
@@ -61,13 +116,16 @@ def read_metadata(path: Path | str) -> Metadata:
 
 
 def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Module, Metadata]:
-    """The model, in eval mode, and its metadata, from a file or a run's folder."""
+    """The model, in eval mode and float32, and its metadata; from a file, a run's folder or by a shipped name."""
     metadata, tensors = _read(path, tensors=True)
     model = build(metadata.architecture)
     wrong = _mismatch(model.state_dict(), tensors)
     if wrong:
         raise ProodError(f"{model_path(path)} does not hold the model that it describes: {wrong}")
     model.load_state_dict(tensors)
+    if isinstance(model, ProoD):
+        model.classes = None if metadata.classes is None else tuple(metadata.classes)
+        model.threshold = metadata.threshold
     return model.to(device).eval(), metadata
 
 
@@ -83,7 +141,7 @@ def fingerprint(model: nn.Module) -> str:
 def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, torch.Tensor]]:
     file = model_path(path)
     if not file.is_file():
-        raise ProodError(f"there is no model at {file}: give a run's folder or a .safetensors file")
+        raise ProodError(f"there is no model at {file}: {_advice(path)}")
     try:
         with safe_open(file, framework="pt") as opened:
             facts = (opened.metadata() or {}).get(KEY)
@@ -93,6 +151,12 @@ def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, torch
     if facts is None:
         raise ProodError(f"{file} was not written by Prood: it lacks the description of its model")
     return _parse(facts, file), values
+
+
+def _advice(path: Path | str) -> str:
+    if str(path) in pretrained.names():
+        return f"the folder hides the shipped model {path}; rename it, or work in another folder"
+    return f"give a run's folder, a .safetensors file or a shipped model ({pretrained.listed()})"
 
 
 def _parse(facts: str, file: Path) -> Metadata:
@@ -117,4 +181,12 @@ def _mismatch(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor])
             return f"{name} is unknown"
         if expected[name].shape != found[name].shape:
             return f"{name} has shape {tuple(found[name].shape)} instead of {tuple(expected[name].shape)}"
+        if not _exact(found[name].dtype, expected[name].dtype):
+            return f"{name} has type {found[name].dtype} instead of {expected[name].dtype}"
     return ""
+
+
+def _exact(found: torch.dtype, expected: torch.dtype) -> bool:
+    """Whether every number of one type is one of the other."""
+    same_kind = found.is_floating_point == expected.is_floating_point
+    return same_kind and torch.promote_types(found, expected) == expected

@@ -57,9 +57,15 @@ class ProoD(nn.Module):
 
     Calling it returns logits again (log(K·p), so that softmax gives p): a drop-in for the classifier. `shift` is the
     Δ of Eq. 9. The order of the classes is the classifier's; `predict` takes it from there.
+
+    `classes` (their names) and `threshold` (reject an image whose confidence is below it) are what the file says that
+    the model was loaded from, else None. They are notes for the user and no part of the weights: nothing here reads
+    them, `fingerprint` does not cover them, and `save` writes only those that it is given.
     """
 
     shift: Tensor
+    classes: tuple[str, ...] | None
+    threshold: float | None
 
     def __init__(self, classifier: nn.Module, discriminator: Discriminator, shift: float = 0.0) -> None:
         super().__init__()
@@ -69,6 +75,7 @@ class ProoD(nn.Module):
             raise ProodError(f"the shift must be a finite number, not {shift}")
         self.classifier = classifier
         self.discriminator = discriminator
+        self.classes, self.threshold = None, None
         self.register_buffer("shift", torch.tensor(float(shift), dtype=torch.float32))
 
     @property

@@ -58,6 +58,21 @@ def test_a_joint_model_has_a_shift_and_classes(make_model):
     assert read_model(make_model("bare").parent).sha256 == bare.sha256
 
 
+def test_half_precision_is_read_as_what_is_loaded(make_model):
+    whole = make_model(shift=1.5)
+    model = load(whole)[0]
+    save(model, whole.with_name("half.safetensors"), half=True)
+    network, deployed = (
+        read_model(whole.with_name("half.safetensors")).network,
+        load(whole.with_name("half.safetensors"))[0],
+    )
+    weights = [layer.weight for layer in network.layers if hasattr(layer, "weight")]
+    expected = [deployed.discriminator.body[place].weight for place in (1, 4)]
+    for found, weight in zip(weights[:2], expected, strict=True):
+        assert np.array_equal(found, weight.detach().double().numpy())
+    assert not np.array_equal(weights[0], model.discriminator.body[1].weight.detach().double().numpy())
+
+
 def test_other_architectures_are_not_decided(tmp_path, make_model):
     save(small(4, width=4), tmp_path / "f.safetensors")
     with pytest.raises(Undecided, match="no rule for the architecture 'small'"):
@@ -74,7 +89,7 @@ def test_other_architectures_are_not_decided(tmp_path, make_model):
 @pytest.mark.parametrize(
     ("tensors", "why"),
     [
-        ({"body.4.bias": np.zeros(64, np.float16)}, "float32"),
+        ({"body.4.bias": np.zeros(64, np.float64)}, "float32"),
         ({"body.4.bias": np.full(64, np.nan, np.float32)}, "not finite"),
         ({"body.4.bias": np.zeros(63, np.float32)}, "shape"),
         ({"body.0.std": np.zeros((1, 1, 1), np.float32)}, "standard deviation"),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
+from prood import pretrained
 from prood.certification.verify.exact import SPREAD, Undecided, least_exponentials
 from prood.certification.verify.layers import Convolution, Layer, Linear, Network, Normalise, Pool, ReLU, Shape
 
@@ -33,6 +34,7 @@ SIZES = {
     "digits": "16s2 fc64",
 }
 
+TYPES = {"F32": "<f4", "F16": "<f2"}
 Tensors = dict[str, NDArray[np.float32]]
 
 
@@ -70,6 +72,8 @@ def read_model(path: Path | str) -> Model:
 
 def _bytes(path: Path | str) -> bytes:
     file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
+    if not Path(path).exists() and str(path) in pretrained.names():
+        file = pretrained.path(str(path))
     try:
         return file.read_bytes()
     except OSError as error:
@@ -77,13 +81,19 @@ def _bytes(path: Path | str) -> bytes:
 
 
 def _tensors(entries: dict[str, Any], prefix: str) -> Tensors:
-    """Those whose names start with `prefix`, without it. Deployed weights of another type than float32 are refused."""
+    """Those whose names start with `prefix`, without it.
+
+    Weights in half precision are deployed as float32 with the same values, which holds every float16 exactly. Other
+    types are refused.
+    """
     found = {}
     for name, entry in entries.items():
         if name.startswith(prefix):
-            if entry["dtype"] != "F32":
-                raise Undecided(f"{name} is of type {entry['dtype']}, not float32")
-            values = np.frombuffer(bytes(entry["data"]), "<f4").astype(np.float32).reshape(entry["shape"])
+            if entry["dtype"] not in TYPES:
+                raise Undecided(f"{name} is of type {entry['dtype']}, not float32 or float16")
+            values = (
+                np.frombuffer(bytes(entry["data"]), TYPES[entry["dtype"]]).astype(np.float32).reshape(entry["shape"])
+            )
             if not np.isfinite(values).all():
                 raise Undecided(f"{name} holds values that are not finite")
             found[name.removeprefix(prefix)] = values

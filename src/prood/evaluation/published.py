@@ -1,0 +1,228 @@
+"""Results as data: one JSON file for each trained model.
+
+A published file stands alone: it holds what a run's folder says (recipe, seconds, weights, evaluations), but no path of
+the machine that made it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from prood.atomic import write_text
+from prood.errors import ProodError
+from prood.evaluation.results import RESULTS_FILE, Evaluation, read_results
+from prood.evaluation.table import METRICS
+from prood.models import fingerprint, load
+
+FORMAT = 1
+SHIFT_FILE, SPEED_FILE = "shift.json", "gpu.json"  # files of another form, which lie among the published ones
+_MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
+_EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
+_EVALUATION += ("seconds", "machine", "fingerprints")
+_ATTACKS = (None, "fast", "paper", "strong")  # from weak to strong; others are of unknown strength
+
+
+@dataclass(frozen=True)
+class Published:
+    """One trained model and what was measured of it. `outside` is the training out-distribution."""
+
+    title: str
+    inside: str
+    outside: str
+    command: str
+    seed: int | None
+    shift: float | None
+    hardware: str
+    seconds: float | None  # of training
+    weights: str
+    version: str
+    recipe: dict[str, Any]
+    evaluations: tuple[Evaluation, ...]
+    file: str = field(default="", compare=False)  # below the folder that it was read from
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The test out-distributions, by their short names."""
+        return tuple(dict.fromkeys(set_name(one.outside) for one in self.evaluations))
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        return tuple(sorted({float(f"{one.eps:.12g}") for one in self.evaluations}))
+
+    def best(self, metric: str, outside: str, eps: float) -> Evaluation | None:
+        """The evaluation that counts for a metric: on the most images, or on the most that the strongest attack saw.
+
+        Among several a guarantee is the tightest proof, and an adversarial value the worst that any attack found.
+        """
+        found = [one for one in self.at(outside, eps) if getattr(one, metric) is not None]
+        if not found:
+            return None
+        attacked = metric in ("aauc", "afpr95")
+        _, images = max((_strength(one) if attacked else 0, one.images) for one in found)
+        found = [one for one in found if one.images == images]
+        if metric in ("auc", "fpr95", "accuracy"):
+            return found[-1]
+        choose = max if metric in ("gauc", "afpr95") else min
+        return choose(found, key=lambda one: float(getattr(one, metric)))
+
+    def at(self, outside: str, eps: float) -> list[Evaluation]:
+        return [one for one in self.evaluations if set_name(one.outside) == outside and math.isclose(one.eps, eps)]
+
+
+def method_of(evaluation: Evaluation) -> str:
+    """'best' of the certificate 'best, float32'."""
+    return evaluation.certificate.partition(",")[0] or "unknown"
+
+
+def set_name(name: str) -> str:
+    """'svhn' of svhn, svhn:test, mosaic:svhn/test and npz:svhn.npz: the column that a set belongs to."""
+    source, _, rest = name.partition(":")
+    if rest in ("", "test"):
+        return source
+    folder, slash, split = rest.rpartition("/")
+    if slash and split in ("train", "test"):
+        return PurePosixPath(folder).name + ("" if split == "test" else f":{split}")
+    return PurePosixPath(rest).stem if "." in rest or slash else name
+
+
+def publish(
+    run: Path | str,
+    file: Path | str,
+    *,
+    command: str,
+    title: str,
+    outside: str,
+    hardware: str | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Write what a run's folder says into one file, and return its content.
+
+    `outside` is the training out-distribution. `hardware` is what it was trained on; if it is not given, where it was
+    evaluated. `seed` is for a model that has none of its own, such as a combined one.
+    """
+    run = Path(run)
+    model, about = load(run)
+    weights = fingerprint(model)
+    results = read_results(run)
+    if results is None or not len(results):
+        raise ProodError(f"{run} was not evaluated yet: run 'prood evaluate {run}' first")
+    if any(one.fingerprints.get("model") != weights for one in results):
+        raise ProodError(f"{run / RESULTS_FILE} holds evaluations of other weights: remove it and evaluate again")
+    insides = {set_name(one.inside) for one in results}
+    if len(insides) > 1:
+        names = ", ".join(sorted(insides))
+        raise ProodError(f"{run} was evaluated on several in-distributions ({names}): publish one at a time")
+    content = {
+        "format": FORMAT,
+        "title": title,
+        "inside": insides.pop(),
+        "outside": outside,
+        "command": command,
+        "seed": about.seed if seed is None else seed,
+        "shift": _rounded(about.shift),
+        "hardware": hardware or "; ".join(dict.fromkeys(one.machine for one in results)),
+        "seconds": _rounded(_training_seconds(run / "metrics.jsonl")),
+        "weights": weights,
+        "version": about.version,
+        "recipe": _portable(read_json(run / "recipe.json")),
+        "evaluations": [_facts(one) for one in results],
+    }
+    write_text(Path(file), _text(content))
+    return content
+
+
+def read_published(folder: Path | str) -> list[Published]:
+    """Every published file below the folder, by path."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ProodError(f"there is no folder {folder}: name the one that holds the published results")
+    files = sorted(file for file in folder.rglob("*.json") if file.name not in (SHIFT_FILE, SPEED_FILE))
+    return [replace(_published(file), file=file.relative_to(folder).as_posix()) for file in files]
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProodError(f"{file} cannot be read ({' '.join(str(error).split())}): publish it again") from None
+    if not isinstance(content, dict):
+        raise ProodError(f"{file} is damaged or of another format: publish it again")
+    return content
+
+
+def _published(file: Path) -> Published:
+    content = read_json(file)
+    try:
+        if content.pop("format") > FORMAT:
+            raise ProodError(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
+        title, inside = content["title"], content["inside"]
+        made = [Evaluation(model=title, inside=inside, **values) for values in content.pop("evaluations")]
+        if not made:
+            raise ValueError("no evaluations")
+        if any(not isinstance(getattr(one, name), int | float | None) for one in made for name in _MEASURED):
+            raise TypeError("a metric that is no number")
+        if any(not isinstance(value, int | float) for one in made for value in (one.eps, one.images)):
+            raise TypeError("a radius or a count that is no number")
+        return Published(**content, evaluations=tuple(made))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ProodError(f"{file} is damaged or of another format: publish it again") from None
+
+
+def _facts(evaluation: Evaluation) -> dict[str, Any]:
+    """What is kept of an evaluation. The radius is a setting, and keeps all its digits."""
+    facts = {name: getattr(evaluation, name) for name in _EVALUATION}
+    rounded = {name: _rounded(facts[name]) for name in (*_MEASURED, "intervals", "seconds")}
+    return facts | rounded | {"outside": _portable(evaluation.outside)}
+
+
+def _text(content: dict[str, Any]) -> str:
+    """JSON with an evaluation a line: a reader finds one by eye, and a diff names it."""
+    lines = [json.dumps(one, allow_nan=False, ensure_ascii=False) for one in content["evaluations"]]
+    head = json.dumps(content | {"evaluations": []}, indent=1, allow_nan=False, ensure_ascii=False)
+    return head.removesuffix("[]\n}") + "[\n  " + ",\n  ".join(lines) + "\n ]\n}\n"
+
+
+def _strength(evaluation: Evaluation) -> int:
+    return _ATTACKS.index(evaluation.attacks) if evaluation.attacks in _ATTACKS else 1
+
+
+def _rounded(value: Any) -> Any:
+    """Six significant digits, more than a thousand images can tell apart; JSON has no infinities."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _portable(value: Any, key: str = "") -> Any:
+    """Without the folders of one machine, and without infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {_portable(name): _portable(item, name) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_portable(item, key) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if not isinstance(value, str):
+        return value
+    source, colon, rest = value.rpartition(":")
+    if "/" not in rest or not (colon or key.endswith("_run") or rest.startswith(("/", "~"))):
+        return value
+    parts = PurePosixPath(rest).parts
+    kept = parts[-2:] if parts[-1] in ("train", "test") else parts[-1:]
+    return source + colon + "/".join(kept)
+
+
+def _training_seconds(file: Path) -> float | None:
+    """Of the last line that was written whole; None for a model that was put together without training."""
+    if not file.is_file():
+        return None
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
+    try:
+        return float(json.loads(lines[-1])["seconds"]) if lines else None
+    except (ValueError, KeyError, TypeError):
+        raise ProodError(f"{file} is damaged: its last line does not say how many seconds training took") from None

@@ -1,0 +1,86 @@
+"""Several seeds of the same model: means and standard deviations of what was published of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from prood.errors import ProodError
+from prood.evaluation.published import Published, method_of
+from prood.evaluation.table import percent
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A mean and, of several values, their sample standard deviation; fractions of 1."""
+
+    mean: float
+    deviation: float | None = None
+
+    @staticmethod
+    def of(values: list[float]) -> Statistic | None:
+        if not values:
+            return None
+        return Statistic(fmean(values), stdev(values) if len(values) > 1 else None)
+
+    @property
+    def text(self) -> str:
+        return percent(self.mean) + ("" if self.deviation is None else f" ± {percent(self.deviation)}")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The seeds of one model: the same title, in-distribution and training out-distribution."""
+
+    members: tuple[Published, ...]
+
+    @property
+    def title(self) -> str:
+        return self.members[0].title
+
+    @property
+    def inside(self) -> str:
+        return self.members[0].inside
+
+    @property
+    def outside(self) -> str:
+        return self.members[0].outside
+
+    def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
+        """Over the seeds that have the metric; None if none has."""
+        found = [one for member in self.members if (one := member.best(metric, outside, eps))]
+        return Statistic.of([float(getattr(one, metric)) for one in found])
+
+    def accuracy(self) -> Statistic | None:
+        found = [[one.accuracy for one in member.evaluations if one.accuracy is not None] for member in self.members]
+        return Statistic.of([values[-1] for values in found if values])
+
+    def methods(self, outside: str, eps: float) -> set[str]:
+        """The methods that prove the guaranteed AUCs; none where nothing is proved."""
+        found = [member.best("gauc", outside, eps) for member in self.members]
+        return {method_of(one) for one in found if one is not None and one.gauc > 0}
+
+    def only(self, method: str) -> Group:
+        """The same models, as if only this method had certified them."""
+        return Group(
+            tuple(
+                replace(member, evaluations=tuple(one for one in member.evaluations if method_of(one) == method))
+                for member in self.members
+            )
+        )
+
+
+def grouped(published: Iterable[Published]) -> list[Group]:
+    """The models with all their seeds, in order of appearance."""
+    groups: dict[tuple[str, str, str], list[Published]] = {}
+    for one in published:
+        others = groups.setdefault((one.inside, one.outside, one.title), [])
+        for other in others:
+            if other.seed == one.seed:
+                raise ProodError(
+                    f"{other.file} and {one.file} are both {one.title!r} of seed {one.seed}: "
+                    "publish one of them with another title or seed"
+                )
+        others.append(one)
+    return [Group(tuple(members)) for members in groups.values()]

@@ -1,0 +1,242 @@
+"""The paper's experiments on CIFAR: every model of its main table, from the images to published results.
+
+Each model is a run's folder. What is there already is not made again, so an interrupted reproduction continues.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from prood import processes
+from prood.atomic import write_text
+from prood.bounds import Method
+from prood.errors import ProodError
+from prood.evaluation import Results, card, choose_shift, evaluate_run, measure, publish, read_published, results_table
+from prood.evaluation.published import set_name
+from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save, threshold_at
+from prood.training import Recipe, combine, held_back, load_recipe, train
+
+STUDIES = ("cifar10", "cifar100")
+SHIFTS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+SHORT = ("train.epochs=6", "train.warmup=1", "train.decay_from=1")
+"""Models that only serve to choose the shift are trained for a few epochs, outlier exposure among them."""
+COMPACT = ("networks.classifier.name=compact", "train.epochs=60", "train.decay_from=6")
+"""The shipped model has a smaller classifier, and is trained for longer."""
+TPR = 0.95
+RULE = "the highest GAUC among the shifts with a better AUC than OE, else the highest AUC; on held-back training images"
+
+
+@dataclass(frozen=True)
+class Study:
+    """An in-distribution, its recipes, and where everything goes."""
+
+    name: str
+    folder: Path
+    outside: str | None = None  # another training out-distribution than the recipe's
+    seed: int = 0
+    device: str | None = None
+    command: str = ""
+    console: Console = field(default_factory=Console)
+
+    def __post_init__(self) -> None:
+        if self.name not in STUDIES:
+            raise ProodError(f"cannot reproduce {self.name!r}: choose one of {', '.join(STUDIES)}")
+
+    @property
+    def against(self) -> str:
+        """The training out-distribution by its short name: results must not hold the folders of one machine."""
+        return set_name(self.recipe().data.outside).removesuffix(":train")
+
+    def recipe(self, kind: str = "fast", *settings: str) -> Recipe:
+        recipe = load_recipe(f"{self.name}-{kind}")
+        changed = [f"train.seed={self.seed}", *settings]
+        changed += [f"data.outside={self.outside}"] if self.outside else []
+        for method in recipe.train:
+            recipe = recipe.with_settings(method, changed)
+        return recipe
+
+    def train(
+        self, run: str, method: str, recipe: Recipe, *, on: str | None = None, shift: float | None = None
+    ) -> nn.Module:
+        """Train into the folder of this name; `on` names the run of the discriminator of a joint model."""
+        began = time.monotonic()
+        discriminator = None if on is None else self.folder / on
+        model = train(
+            method,
+            recipe,
+            self.folder / run,
+            discriminator=discriminator,
+            shift=shift,
+            resume=True,
+            device=self.device,
+            console=self.console,
+        )
+        self.console.print(f"{run:<24} {time.monotonic() - began:6.1f} s", highlight=False)
+        return model
+
+    def shift(self, discriminator: str) -> float:
+        """Train joint models with every shift for a few epochs, and choose by the paper's rule."""
+        file = self.folder / f"{discriminator}-shift.json"
+        if not file.is_file():
+            recipe = self.recipe("fast", *SHORT)
+            inside, outside = held_back(recipe)
+            device = processes.device(self.device)
+            eps = recipe.resolved("discriminator")["train"]["eps"]
+            baseline = measure(self.train("short/oe", "oe", recipe), inside, outside, eps, device=device)
+            candidates = [
+                measure(
+                    self.train(f"short/{discriminator}-{shift:g}", "prood", recipe, on=discriminator, shift=shift),
+                    inside,
+                    outside,
+                    eps,
+                    device=device,
+                )
+                for shift in SHIFTS
+            ]
+            chosen = choose_shift(candidates, baseline.auc)
+            content = {
+                "inside": self.name,
+                "outside": self.against,
+                "discriminator": discriminator,
+                "baseline": {"auc": baseline.auc, "accuracy": baseline.accuracy},
+                "candidates": [asdict(candidate) for candidate in candidates],
+                "chosen": chosen.shift,
+                "rule": RULE,
+                "images": len(outside),
+            }
+            write_text(file, json.dumps(content, indent=1) + "\n")
+        return float(json.loads(file.read_text(encoding="utf-8"))["chosen"])
+
+    def evaluate(
+        self,
+        run: str,
+        *,
+        attacks: str | None = None,
+        limit: int | None = None,
+        method: Method = "best",
+        eps: Sequence[float] | None = None,
+    ) -> Results:
+        began = time.monotonic()
+        results = evaluate_run(
+            self.folder / run,
+            attacks=attacks,
+            limit=limit,
+            method=method,
+            eps=eps,
+            device=self.device,
+            console=self.console,
+        )
+        about = attacks or method
+        self.console.print(f"{run:<24} {time.monotonic() - began:6.1f} s of evaluation ({about})", highlight=False)
+        return results
+
+    def publish(self, run: str, title: str, results: Path) -> Path:
+        file = results / self.name / self.against / f"{run}-{self.seed}.json"
+        publish(self.folder / run, file, command=self.command, title=title, outside=self.against, seed=self.seed)
+        return file
+
+
+MODELS = {
+    "plain": "Plain",
+    "oe": "OE",
+    "discriminator-ibp": "ProoD-Disc",
+    "prood-ibp": "ProoD",
+    "prood-s-ibp": "ProoD-S",
+    "discriminator": "ProoD-Disc, linear bound",
+    "prood": "ProoD, linear bound",
+    "prood-s": "ProoD-S, linear bound",
+}
+"""Runs and their titles. A discriminator is trained as in the paper, with intervals (ibp), or with linear bounds."""
+
+
+def train_all(study: Study) -> None:
+    """Every model of the table: the classifiers, both discriminators, and the joint models at the chosen shifts."""
+    recipe = study.recipe()
+    study.train("discriminator", "discriminator", recipe)
+    study.train("discriminator-ibp", "discriminator", study.recipe("ibp"))
+    study.train("plain", "plain", recipe)
+    study.train("oe", "oe", recipe)
+    for ending in ("", "-ibp"):
+        shift = study.shift(f"discriminator{ending}")
+        study.train(f"prood{ending}", "prood", recipe, on=f"discriminator{ending}", shift=shift)
+        classifier, discriminator, run = (
+            study.folder / name for name in ("oe", f"discriminator{ending}", f"prood-s{ending}")
+        )
+        if not (run / MODEL_FILE).is_file():
+            combine(classifier, discriminator, run, shift=shift, resume=True)
+
+
+def run_fast(study: Study) -> Results:
+    """Discriminator, joint model at the recipe's shift, and what is proved of it."""
+    recipe = study.recipe()
+    study.train("discriminator", "discriminator", recipe)
+    study.train("prood", "prood", recipe, on="discriminator", shift=recipe.shift)
+    results = study.evaluate("prood")
+    study.console.print(results_table(Results(tuple(one for one in results if one.eps == results.evaluations[0].eps))))
+    return results
+
+
+def ship(study: Study, results: Path) -> Path:
+    """A joint model with a compact classifier in half precision, with threshold and card; the folder that holds it."""
+    recipe = study.recipe("fast", *COMPACT)
+    shift = study.shift("discriminator")
+    study.train("compact", "prood", recipe, on="discriminator", shift=shift)
+    run = study.folder / "shipped"
+    model, about = load(study.folder / "compact", device=processes.device(study.device))
+    if not (run / MODEL_FILE).is_file():
+        model = rounded(model)
+        assert isinstance(model, ProoD)
+        inside, _ = held_back(recipe)
+        device = next(model.parameters()).device
+        with torch.no_grad():
+            rows = torch.split(torch.arange(len(inside)), 250)
+            confidence = torch.cat([model.confidence(inside.floats(some).to(device)) for some in rows])
+        run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
+        for name in ("recipe.json", "metrics.jsonl"):
+            shutil.copy(study.folder / "compact" / name, run / name)
+        facts = {name: getattr(about, name) for name in ("classes", "eps", "recipe", "seed", "data")}
+        threshold = threshold_at(confidence, TPR)
+        save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=TPR, **facts)
+    study.evaluate("shipped")
+    file = study.publish("shipped", "ProoD, linear bound, compact", results)
+    (published,) = [one for one in read_published(file.parent) if one.file == file.name]
+    write_text(run / f"{study.name}.md", card(published, read_metadata(run), name=study.name))
+    return run
+
+
+def reproduce(
+    study: Study, *, results: Path = Path("results"), attacks: str | None = "paper", attacked: int = 100
+) -> None:
+    """All of it: train, choose the shifts, certify, ship, attack; each model is published under `results`.
+
+    The attacks come last and see `attacked` images of each set: they take longer than everything else.
+    """
+    train_all(study)
+
+    def publish_all() -> None:
+        for run, title in MODELS.items():
+            study.publish(run, title, results)
+
+    for run in MODELS:
+        study.evaluate(run)
+    publish_all()
+    ship(study, results)
+    study.evaluate("discriminator", method="crown", eps=study.recipe().evaluate.eps[:1])
+    publish_all()
+    place = results / study.name / study.against
+    for ending in ("", "-ibp"):
+        chosen = (study.folder / f"discriminator{ending}-shift.json").read_text(encoding="utf-8")
+        write_text(place / f"discriminator{ending}" / "shift.json", chosen)
+    if attacks:
+        for run in MODELS:
+            study.evaluate(run, attacks=attacks, limit=attacked)
+            publish_all()

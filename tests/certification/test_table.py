@@ -1,0 +1,112 @@
+"""What the table says of an image: rejected provably, rejected, or not."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from prood.certification.certify import subject
+from prood.certification.record import Certificate, ImageReference, ModelReference
+from prood.certification.table import Row, certify_images, show
+from prood.data import load
+from prood.models import Discriminator, ProoD, build, save
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model() -> ProoD:
+    torch.manual_seed(0)
+    g = build({"name": "discriminator", "size": "digits", "image": [1, 28, 28]}).eval()
+    f = build({"name": "small", "classes": 4, "width": 4}).eval()
+    assert isinstance(g, Discriminator)
+    return ProoD(f, g, 1.5)
+
+
+def row(confidence: float, bounds: dict[float, float], threshold: float | None, radius: float | None = None) -> Row:
+    certificates = tuple(
+        Certificate(
+            ImageReference("a", 0, ""), ModelReference("m", ""), "linf", eps, "best", 0.0, classes=4, confidence=bound
+        )
+        for eps, bound in bounds.items()
+    )
+    return Row("a[0]", "cat", confidence, 0.5, certificates, threshold, radius)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "bounds", "threshold", "said"),
+    [
+        (0.3, {0.01: 0.4}, 0.5, "provably"),
+        (0.3, {0.01: 0.5}, 0.5, "yes"),  # the bound must be below it
+        (0.3, {0.01: 0.6}, 0.5, "yes"),
+        (0.5, {0.01: 0.6}, 0.5, "no"),  # what is as high as the threshold is accepted
+        (0.7, {0.01: 0.9}, 0.5, "no"),
+        (0.3, {0.1: 0.6, 0.01: 0.4}, 0.5, "provably"),  # the smallest radius decides, wherever it stands
+        (0.3, {0.01: 0.5001, 0.1: 0.4999}, 0.5, "provably"),  # proven in the larger ball, so in the smaller one
+        (0.3, {0.01: 0.4}, None, None),
+    ],
+)
+def test_rejected(confidence: float, bounds: dict[float, float], threshold: float | None, said: str | None) -> None:
+    assert row(confidence, bounds, threshold).rejected == said
+
+
+def cells(rows: list[Row]) -> list[list[str]]:
+    """The cells of `show`, row by row."""
+    table = show(rows)
+    return [list(line) for line in zip(*(column.cells for column in table.columns), strict=True)]  # type: ignore[arg-type]
+
+
+def test_the_columns() -> None:
+    rows = [
+        row(0.3, {0.01: 0.4}, 0.5, 0.02),
+        row(0.3, {0.01: 0.6}, 0.5, 0.004),
+        row(0.3, {0.01: 0.9}, 0.5, math.nan),
+        row(0.7, {0.01: 0.9}, 0.5, math.nan),
+    ]
+    assert [line[-2:] for line in cells(rows)] == [
+        ["provably", "0.02000"],
+        ["yes", "0.00400"],
+        ["yes", "–"],
+        ["no", "–"],
+    ]
+    assert [column.header for column in show(rows).columns][-2:] == ["rejected", "radius"]
+    without = [row(0.3, {0.01: 0.4}, None)]
+    assert [column.header for column in show(without).columns][-1] == "≤ within 0.01 (linf)"
+    assert show([]).columns
+
+
+def test_the_models_own_threshold_is_the_default(model: ProoD, tmp_path: Path) -> None:
+    images = load("faces:test").floats([0])
+    with torch.no_grad():
+        confidence = model.confidence(images).item()
+    bound = model.upper_bound(images, 0.05).item()
+    assert confidence < bound
+    between = (confidence + bound) / 2
+    for name, threshold, said in (
+        ("p", bound + 1e-6, "provably"),
+        ("y", between, "yes"),
+        ("n", confidence - 1e-6, "no"),
+    ):
+        path = tmp_path / name / "model.safetensors"
+        save(model, path, classes=["a", "b", "c", "d"], threshold=threshold, tpr=0.95)
+        assert subject(path.parent, CPU).threshold == threshold
+        (found,) = certify_images(path.parent, ["faces:test"], [0.05], limit=1, device=CPU)
+        assert (found.threshold, found.rejected) == (threshold, said)
+        assert found.radius is not None
+        # One that is given wins.
+        (found,) = certify_images(path.parent, ["faces:test"], [0.05], limit=1, device=CPU, threshold=0.0)
+        assert (found.threshold, found.rejected) == (0.0, "no")
+        assert math.isnan(found.radius or math.nan)
+
+
+def test_the_radius_is_at_least_what_the_certificates_prove(model: ProoD, tmp_path: Path) -> None:
+    """The search for it ends just below the radius sought, which must not contradict 'provably'."""
+    images, eps = load("faces:test").floats([0]), 0.0123456789
+    threshold = math.nextafter(model.upper_bound(images, eps).item(), 1)
+    assert model.certified_radius(images, threshold).item() < eps
+    save(model, tmp_path / "model.safetensors", classes=["a", "b", "c", "d"])
+    options = {"limit": 1, "device": CPU, "threshold": threshold, "batch": 1}
+    (found,) = certify_images(tmp_path, ["faces:test"], [0.2, eps], **options)  # type: ignore[arg-type]
+    assert found.rejected == "provably"
+    assert found.radius == eps

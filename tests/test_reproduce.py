@@ -1,0 +1,329 @@
+"""A whole study in miniature: the shipped recipes, cut down to a few steps on a few images of noise."""
+
+import io
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+from safetensors import safe_open
+
+from prood import reproduce as module
+from prood.data import ImageSet
+from prood.errors import ProodError
+from prood.evaluation import choose_shift, read_published, read_results, results_page
+from prood.evaluation.published import method_of
+from prood.evaluation.shift import Candidate
+from prood.models import Discriminator, ProoD, fingerprint, load
+from prood.reproduce import MODELS, Study, reproduce, run_fast
+from prood.training import Recipe, held_back, load_recipe
+
+IMAGES = {"train": 60, "test": 24}
+HELD_BACK = 20
+LIMIT = 4
+EPS = 0.01
+SHIFTS = (0.0, 3.0)
+COMMAND = "prood reproduce cifar10"
+SETTINGS = (module.SHORT, module.COMPACT)  # as they are, before they are shrunk as well
+SETS = ["cifar100", "svhn", "textures", "places365", "smooth", "uniform"]
+
+
+def write_sheet(folder: Path, split: str, seed: int, classes: int = 0) -> None:
+    """Noise as the tiles of one sheet; no pixel is black, as the tiles after the last image are."""
+    generator = np.random.default_rng(seed)
+    count = IMAGES[split]
+    tiles = np.zeros((100, 32, 32, 3), np.uint8)
+    tiles[:count] = generator.integers(1, 256, (count, 32, 32, 3), dtype=np.uint8)
+    folder.mkdir(exist_ok=True)
+    sheet = tiles.transpose(1, 0, 2, 3).reshape(32, 3200, 3)
+    Image.fromarray(sheet).save(folder / f"{split}-00.webp", "WEBP", lossless=True)
+    if classes:
+        np.save(folder / f"{split}-labels.npy", (np.arange(count) % classes).astype(np.uint8))
+        (folder / "classes.txt").write_text("".join(f"class {i}\n" for i in range(classes)))
+
+
+def shrunk(name: str) -> Recipe:
+    """A shipped recipe, for a CPU and for seconds."""
+    recipe = load_recipe(name)
+    for method in recipe.train:
+        settings = ["train.epochs=1", "train.batch=16", "train.precision=float32", "train.compile=false"]
+        if name.endswith("-ibp"):  # intervals on noise: hardly a step, or the discriminator would collapse
+            settings += ["train.drops=[]", "train.eps=0.00001", "train.kappa_ramp=0.1", "train.lr=0.00001"]
+        else:
+            settings += ["train.decay_from=0.5"] + ([] if method == "discriminator" else ["train.warmup=0.5"])
+        recipe = recipe.with_settings(method, settings)
+    common = ["networks.discriminator.size=XS", f"data.held_back={HELD_BACK}"]
+    common += ["networks.classifier.name=small", "networks.classifier.mean=[0.5, 0.5, 0.5]"]
+    common += ["networks.classifier.std=[0.25, 0.25, 0.25]", f"evaluate.limit={LIMIT}", f"evaluate.eps=[{EPS}]"]
+    return recipe.with_settings("discriminator", common)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def miniature(tmp_path_factory):
+    """The data folder and the settings of everything here; what Study.evaluate was asked for."""
+    root = tmp_path_factory.mktemp("data")
+    for seed, (name, classes) in enumerate({"cifar10": 10, "cifar100": 100}.items()):
+        write_sheet(root / name, "train", 2 * seed, classes)
+        write_sheet(root / name, "test", 2 * seed + 1, classes)
+    for seed, name in enumerate(("svhn", "textures", "places365")):
+        write_sheet(root / name, "test", 10 + seed)
+    evaluate, asked = Study.evaluate, []
+
+    def without_crown(self, run, **options):
+        """Which takes minutes on a CPU."""
+        asked.append((run, options))
+        return evaluate(self, run, **options | ({"method": "ibp"} if options.get("method") == "crown" else {}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROOD_DATA", str(root))
+        patch.setattr(module, "load_recipe", shrunk)
+        patch.setattr(module, "SHIFTS", SHIFTS)
+        patch.setattr(module, "SHORT", ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0"))
+        patch.setattr(module, "COMPACT", ("networks.classifier.name=compact", *module.SHORT))
+        patch.setattr(Study, "evaluate", without_crown)
+        yield asked
+
+
+def study_in(folder: Path, **facts) -> Study:
+    console = Console(file=io.StringIO(), width=160)
+    return Study("cifar10", folder, device="cpu", command=COMMAND, console=console, **facts)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, miniature):
+    """A study that was reproduced, and the folder of its published results."""
+    folder = tmp_path_factory.mktemp("study")
+    study = study_in(folder / "runs", seed=3)
+    reproduce(study, results=folder / "results", attacks=None)
+    return study, folder / "results"
+
+
+def chosen(study: Study, ending: str) -> float:
+    return json.loads((study.folder / f"discriminator{ending}-shift.json").read_text())["chosen"]
+
+
+# The short way
+
+
+def test_the_fast_way_makes_two_models_and_certifies_the_joint_one(tmp_path):
+    study = study_in(tmp_path / "runs")
+    results = run_fast(study)
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["discriminator", "prood"]
+    model, about = load(tmp_path / "runs" / "prood")
+    assert isinstance(model, ProoD)
+    assert about.shift == load_recipe("cifar10-fast").shift
+    discriminator, _ = load(tmp_path / "runs" / "discriminator")
+    assert fingerprint(model.discriminator) == fingerprint(discriminator)
+    assert [one.outside for one in results] == SETS
+    assert list(read_results(tmp_path / "runs" / "prood")) == list(results)
+    for one in results:
+        assert 0 <= one.gauc <= one.auc <= 1
+        assert (one.images, one.eps, one.attacks) == (LIMIT, EPS, None)
+    printed = study.console.file.getvalue()
+    assert all(word in printed for word in ("discriminator ", "prood ", "svhn", "GAUC"))
+
+
+# All of it
+
+
+def test_every_model_is_published(done):
+    study, results = done
+    found = {one.file: one for one in read_published(results)}
+    titles = MODELS | {"shipped": "ProoD, linear bound, compact"}
+    assert set(found) == {f"cifar10/cifar100/{run}-3.json" for run in titles}
+    for run, title in titles.items():
+        one = found[f"cifar10/cifar100/{run}-3.json"]
+        assert (one.title, one.inside, one.outside) == (title, "cifar10", "cifar100")
+        assert (one.seed, one.command) == (3, COMMAND)
+        assert one.sets == tuple(SETS)
+        assert one.weights == fingerprint(load(study.folder / run)[0])
+        assert all(0 <= evaluation.gauc <= evaluation.auc <= 1 for evaluation in one.evaluations)
+        if run in ("plain", "oe"):
+            assert {evaluation.gauc for evaluation in one.evaluations} == {0}
+        if run.startswith("discriminator"):
+            assert {evaluation.accuracy for evaluation in one.evaluations} == {None}
+        joint = "prood" in run or run == "shipped"
+        assert one.shift == (chosen(study, "-ibp" if run.endswith("-ibp") else "") if joint else None)
+
+
+def test_only_the_discriminator_is_also_certified_by_crown(done, miniature):
+    _, results = done
+    crown = [(run, options["eps"]) for run, options in miniature if options.get("method") == "crown"]
+    assert crown == [("discriminator", (EPS,))]
+    found = {one.title: {method_of(evaluation) for evaluation in one.evaluations} for one in read_published(results)}
+    assert found.pop(MODELS["discriminator"]) == {"best", "ibp"}  # which stands for crown here
+    assert set(map(frozenset, found.values())) == {frozenset(["best"])}
+
+
+def test_joint_models_hold_the_parts_that_they_are_named_after(done):
+    study, _ = done
+    networks = {run: load(study.folder / run)[0] for run in (*MODELS, "shipped")}
+    assert isinstance(networks["discriminator"], Discriminator)
+    for ending in ("", "-ibp"):
+        own = fingerprint(networks[f"discriminator{ending}"])
+        for run in ("prood", "prood-s"):
+            assert fingerprint(networks[run + ending].discriminator) == own
+        assert fingerprint(networks[f"prood-s{ending}"].classifier) == fingerprint(networks["oe"])
+        assert fingerprint(networks[f"prood{ending}"].classifier) != fingerprint(networks["oe"])
+    assert fingerprint(networks["discriminator"]) != fingerprint(networks["discriminator-ibp"])
+
+
+@pytest.mark.parametrize("ending", ["", "-ibp"])
+def test_the_choice_of_a_shift_is_published_with_all_it_was_made_from(done, ending):
+    study, results = done
+    text = (results / "cifar10" / "cifar100" / f"discriminator{ending}" / "shift.json").read_text()
+    assert text == (study.folder / f"discriminator{ending}-shift.json").read_text()
+    content = json.loads(text)
+    assert (content["inside"], content["outside"]) == ("cifar10", "cifar100")
+    assert content["discriminator"] == f"discriminator{ending}"
+    assert content["images"] == HELD_BACK
+    candidates = [Candidate(**one) for one in content["candidates"]]
+    assert tuple(one.shift for one in candidates) == SHIFTS
+    assert all(0 <= one.gauc <= one.auc <= 1 for one in candidates)
+    assert content["chosen"] == choose_shift(candidates, content["baseline"]["auc"]).shift
+    assert study.shift(f"discriminator{ending}") == content["chosen"]
+
+
+# The model that ships
+
+
+def passing(study: Study) -> tuple[ImageSet, torch.Tensor, float, float]:
+    model, about = load(study.folder / "shipped")
+    inside, _ = held_back(study.recipe())
+    with torch.no_grad():
+        return inside, model.confidence(inside.floats(range(len(inside)))).double(), about.threshold, about.tpr
+
+
+def test_the_shipped_model_lets_the_held_back_images_pass(done):
+    """At least 95% of them, and no threshold above it would."""
+    inside, confidence, threshold, tpr = passing(done[0])
+    assert (len(inside), tpr) == (HELD_BACK, 0.95)
+    assert (confidence >= threshold).double().mean() >= 0.95
+    assert (confidence > threshold).double().mean() < 0.95
+
+
+def test_the_shipped_model_is_in_half_precision(done):
+    folder = done[0].folder / "shipped"
+    with safe_open(folder / "model.safetensors", framework="pt") as opened:
+        tensors = [opened.get_tensor(name) for name in opened.keys()]  # noqa: SIM118
+    matrices = [tensor for tensor in tensors if tensor.ndim >= 2]
+    assert matrices
+    assert {tensor.dtype for tensor in matrices} == {torch.float16}
+    about = load(folder)[1]
+    assert about.architecture["classifier"]["name"] == "compact"
+    assert about.classes == [f"class {i}" for i in range(10)]
+    assert (about.seed, about.eps) == (3, 0.01)
+
+
+def test_the_shipped_model_has_a_card(done):
+    study, results = done
+    text = (study.folder / "shipped" / "cifar10.md").read_text()
+    assert text.startswith("# ProoD, linear bound, compact for cifar10\n")
+    (published,) = [one for one in read_published(results) if one.file.endswith("shipped-3.json")]
+    assert published.weights in text
+    assert 'prood.load("cifar10")' in text
+    assert all(name in text for name in SETS)
+
+
+def test_what_an_interruption_left_of_the_shipped_model_is_completed(done, tmp_path):
+    """Its folder alone says nothing: the model comes last."""
+    study, _ = done
+    model = study.folder / "shipped" / "model.safetensors"
+    before = model.read_bytes()
+    model.unlink()
+    module.ship(study, tmp_path)
+    assert model.read_bytes() == before
+
+
+# Again
+
+
+def test_what_is_there_is_not_made_again(done):
+    study, results = done
+
+    def state() -> dict[Path, int]:
+        kept = [*study.folder.rglob("*.safetensors"), *study.folder.rglob("metrics.jsonl")]
+        kept += [*study.folder.rglob("results.json"), *study.folder.rglob("*-shift.json")]
+        return {path: path.stat().st_mtime_ns for path in kept}
+
+    def published() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in results.rglob("*.json")}
+
+    models, texts = state(), published()
+    assert len([path for path in models if path.name == "model.safetensors"]) == len(MODELS) + 2 + 1 + 2 * len(SHIFTS)
+    began = time.monotonic()
+    reproduce(study, results=results, attacks=None)
+    assert time.monotonic() - began < 20
+    assert state() == models
+    assert published() == texts
+
+
+def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
+    """What was published before them is there whatever becomes of them."""
+    study, results = done
+    monkeypatch.setattr(module, "MODELS", {"oe": "OE", "prood": "ProoD, linear bound"})
+    monkeypatch.setattr(module, "train_all", lambda study: None)
+    before = {path: path.read_bytes() for path in (*results.rglob("*.json"), *study.folder.rglob("results.json"))}
+    asked = []
+
+    def noted(self, run, **options):
+        asked.append((run, options.get("attacks"), options.get("limit")))
+
+    monkeypatch.setattr(Study, "evaluate", noted)
+    monkeypatch.setattr(module, "ship", lambda study, results: asked.append(("ship", None, None)))
+    reproduce(study, results=results, attacks="fast", attacked=2)
+    assert asked[-3:] == [("discriminator", None, None), ("oe", "fast", 2), ("prood", "fast", 2)]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+# The page
+
+
+def test_the_page_shows_every_model(done):
+    page = results_page(done[1])
+    assert "## In-distribution cifar10, trained against cifar100" in page
+    for title in (*MODELS.values(), "ProoD, linear bound, compact"):
+        assert title in page
+    for run in (*MODELS, "shipped"):
+        assert f"`cifar10/cifar100/{run}-3.json`" in page
+    assert COMMAND in page
+
+
+# What can go wrong
+
+
+@pytest.mark.parametrize("name", module.STUDIES)
+def test_the_settings_suit_the_recipes_as_they_ship(name, tmp_path, monkeypatch):
+    """Every method's schedule must fit into the epochs that are set for all of them."""
+    monkeypatch.setattr(module, "load_recipe", load_recipe)
+    study = Study(name, tmp_path)
+    short, compact = (study.recipe("fast", *settings) for settings in SETTINGS)
+    assert short.options("prood").epochs == short.options("oe").epochs < study.recipe().options("oe").epochs
+    assert compact.classifier["name"] == "compact"
+    assert compact.options("prood").epochs == 60
+    assert study.recipe("ibp").objective("discriminator").bound == "ibp"
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    with pytest.raises(ProodError, match="cannot reproduce 'mnist': choose one of cifar10, cifar100"):
+        Study("mnist", tmp_path)
+
+
+def test_other_settings_in_the_same_folder_are_refused(done):
+    study, _ = done
+    with pytest.raises(ProodError, match=r"was started with other settings \(train.seed\)"):
+        run_fast(study_in(study.folder, seed=4))
+
+
+def test_another_out_distribution_reaches_every_recipe_and_is_published_by_its_name(tmp_path, miniature):
+    study = study_in(tmp_path, outside="mosaic:/home/me/natural32/train", seed=5)
+    for kind in ("fast", "ibp"):
+        recipe = study.recipe(kind)
+        assert recipe.data.outside == "mosaic:/home/me/natural32/train"
+        assert {recipe.options(method).seed for method in recipe.train} == {5}
+    assert study.against == "natural32"
+    assert study_in(tmp_path).against == "cifar100"
