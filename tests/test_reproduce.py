@@ -29,6 +29,7 @@ EPS = 0.01
 SHIFTS = (0.0, 3.0)
 COMMAND = "prood reproduce cifar10"
 SETTINGS = (module.SHORT, module.COMPACT)  # as they are, before they are shrunk as well
+QUICK = module.QUICK
 SETS = ["cifar100", "svhn", "textures", "places365", "smooth", "uniform"]
 
 
@@ -82,6 +83,7 @@ def miniature(tmp_path_factory):
         patch.setenv("PROOD_DATA", str(root))
         patch.setattr(module, "load_recipe", shrunk)
         patch.setattr(module, "SHIFTS", SHIFTS)
+        patch.setattr(module, "QUICK", {"prood": ("train.epochs=0.75",)})
         patch.setattr(module, "SHORT", ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0"))
         patch.setattr(module, "COMPACT", ("networks.classifier.name=compact", *module.SHORT))
         patch.setattr(Study, "evaluate", without_crown)
@@ -116,6 +118,7 @@ def test_the_fast_way_makes_two_models_and_certifies_the_joint_one(tmp_path):
     model, about = load(tmp_path / "runs" / "prood")
     assert isinstance(model, ProoD)
     assert about.shift == load_recipe("cifar10-fast").shift
+    assert about.recipe["train"]["epochs"] == 0.75  # as QUICK says
     discriminator, _ = load(tmp_path / "runs" / "discriminator")
     assert fingerprint(model.discriminator) == fingerprint(discriminator)
     assert [one.outside for one in results] == SETS
@@ -306,6 +309,11 @@ def test_the_settings_suit_the_recipes_as_they_ship(name, tmp_path, monkeypatch)
     assert compact.classifier["name"] == "compact"
     assert compact.options("prood").epochs > study.recipe().options("prood").epochs
     assert study.recipe("ibp").objective("discriminator").bound == "ibp"
+    for method, settings in QUICK.items():
+        assert (
+            study.recipe().with_settings(method, settings).options(method).epochs
+            < study.recipe().options(method).epochs
+        )
 
 
 def test_an_unknown_study_is_refused(tmp_path):

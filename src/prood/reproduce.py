@@ -31,6 +31,11 @@ SHORT = ("train.epochs=6", "train.warmup=1", "train.decay_from=1")
 """Models that only serve to choose the shift are trained for a few epochs, outlier exposure among them."""
 COMPACT = ("networks.classifier.name=compact", "train.epochs=100", "train.decay_from=6")
 """The shipped model has a smaller classifier, and is trained for longer."""
+QUICK = {
+    "discriminator": ("train.epochs=80", "train.decay_from=40", "train.eps_ramp=40"),
+    "prood": ("train.epochs=30",),
+}
+"""What `run_fast` trains by, so that it takes less than five minutes on one GPU."""
 TPR = 0.95
 RULE = "the highest GAUC among the shifts with a better AUC than OE, else the highest AUC; on held-back training images"
 
@@ -178,6 +183,8 @@ def train_all(study: Study) -> None:
 def run_fast(study: Study) -> Results:
     """Discriminator, joint model at the recipe's shift, and what is proved of it."""
     recipe = study.recipe()
+    for method, settings in QUICK.items():
+        recipe = recipe.with_settings(method, settings)
     study.train("discriminator", "discriminator", recipe)
     study.train("prood", "prood", recipe, on="discriminator", shift=recipe.shift)
     results = study.evaluate("prood")
