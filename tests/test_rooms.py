@@ -24,6 +24,7 @@ ALLOWED = {
     "attacks": {"models"},
     "evaluation": {"attacks", "bounds", "models", "data"},
     "certification": {"pretrained", "models", "bounds", "data"},
+    "detector": {"models", "bounds", "data"},
     "quickstart": {"data", "training", "evaluation"},
     "reproduce": {"bounds", "models", "training", "evaluation"},
     "cli": {
@@ -35,6 +36,7 @@ ALLOWED = {
         "attacks",
         "evaluation",
         "certification",
+        "detector",
         "quickstart",
         "reproduce",
     },

@@ -10,11 +10,13 @@ from prood.errors import ProodError
 from prood.version import __version__
 
 if TYPE_CHECKING:
+    from prood.detector import Detector
     from prood.evaluation import evaluate
     from prood.models import Discriminator, ProoD, discriminator
     from prood.training import combine, load_recipe, train
 
 _HOME = {
+    "Detector": "prood.detector",
     "Discriminator": "prood.models",
     "ProoD": "prood.models",
     "combine": "prood.training",
@@ -25,6 +27,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Detector",
     "Discriminator",
     "ProoD",
     "ProodError",

@@ -54,7 +54,7 @@ def decode(source: Path | bytes, name: str = "") -> Image.Image:
             with Image.open(BytesIO(source)) as image:
                 _refuse_bomb(image)
                 image.load()
-                return _plain(image)
+                return plain(image)
     # A damaged picture fails in a dozen ways, each decoder in its own.
     except Exception as error:
         raise DamagedPicture(f"cannot read the image {name}: {_reason(error)}") from error
@@ -102,7 +102,7 @@ def _tensor(image: Image.Image, shape: Shape, how: Image.Resampling, box: tuple[
     return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
 
 
-def _plain(image: Image.Image) -> Image.Image:
+def plain(image: Image.Image) -> Image.Image:
     """8 bits a channel, grey or colour, nothing transparent."""
     transparent = image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
     # Some decoders give 16 bits as mode I.

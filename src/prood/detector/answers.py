@@ -1,0 +1,131 @@
+"""What a detector says: predictions and proofs, for all images as arrays and for each as plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prood.bounds import Method, Norm
+from prood.errors import ProodError
+
+Floats = NDArray[np.float64]
+
+NO_THRESHOLD = (
+    "the detector has no rejection threshold: call calibrate(images) with in-distribution images, or give threshold=…"
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The prediction of one image; `accepted` is None without a threshold, `p_value` without a calibration."""
+
+    label: int
+    name: str
+    confidence: float
+    p_in: float
+    accepted: bool | None
+    p_value: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """One entry per image. `prediction[3]` is the fourth image's `Answer`, and iterating gives all of them.
+
+    `name` is the class's name, or its number where the names are not known; `p_in` = σ(g(x) + Δ). `score` is
+    log((c − 1/K)/(1 − c)) for the confidence c: the same order, but with digits where c rounds to 1. `p_value` is that
+    of the hypothesis that the image is in-distribution; None without a calibration.
+    """
+
+    label: NDArray[np.int64]
+    name: tuple[str, ...]
+    confidence: Floats
+    p_in: Floats
+    score: Floats
+    threshold: float | None
+    p_value: Floats | None
+
+    @property
+    def accepted(self) -> NDArray[np.bool_]:
+        """confidence ≥ threshold, the one comparison by which an image is accepted."""
+        if self.threshold is None:
+            raise ProodError(NO_THRESHOLD)
+        return np.asarray(self.confidence >= self.threshold)
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __getitem__(self, place: int) -> Answer:
+        return Answer(
+            int(self.label[place]),
+            self.name[place],
+            float(self.confidence[place]),
+            float(self.p_in[place]),
+            None if self.threshold is None else bool(self.confidence[place] >= self.threshold),
+            None if self.p_value is None else float(self.p_value[place]),
+        )
+
+    def __iter__(self) -> Iterator[Answer]:
+        return (self[place] for place in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Certified:
+    """The proof of one image; `rejected` and `radius` are None without a threshold."""
+
+    upper_bound: float
+    rejected: bool | None
+    radius: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What is proven of each image in the ball of radius `eps`. `proof[3]` is that of the fourth, as plain values.
+
+    No image in the ball (and in [0, 1]^d) gets a confidence above `upper_bound` (Eq. 4).
+    """
+
+    upper_bound: Floats
+    threshold: float | None
+    eps: float
+    method: Method
+    norm: Norm
+    found: Floats | None = None  # the radii, where there is a threshold
+
+    @property
+    def rejected(self) -> NDArray[np.bool_]:
+        """Whether every image in the ball is provably rejected: upper_bound < threshold."""
+        if self.threshold is None:
+            raise ProodError(NO_THRESHOLD)
+        return np.asarray(self.upper_bound < self.threshold)
+
+    @property
+    def radius(self) -> Floats:
+        """The largest radius found at which it provably stays rejected; NaN where it is not (or not provably)."""
+        if self.found is None:
+            raise ProodError(NO_THRESHOLD)
+        return self.found
+
+    def __len__(self) -> int:
+        return len(self.upper_bound)
+
+    def __getitem__(self, place: int) -> Certified:
+        bound = float(self.upper_bound[place])
+        if self.threshold is None or self.found is None:
+            return Certified(bound, None, None)
+        return Certified(bound, bound < self.threshold, float(self.found[place]))
+
+    def __iter__(self) -> Iterator[Certified]:
+        return (self[place] for place in range(len(self)))
+
+
+def checked_threshold(threshold: float | None) -> float | None:
+    """A confidence, for nothing is below NaN and everything below 2."""
+    if threshold is None:
+        return None
+    if not (math.isfinite(threshold) and 0 <= threshold <= 1):
+        raise ProodError(f"a threshold is a confidence between 0 and 1, not {threshold}")
+    return float(threshold)

@@ -1,0 +1,104 @@
+"""A rejection threshold with a finite-sample guarantee, and conformal p-values.
+
+Let s₁ ≤ … ≤ sₙ be the sorted scores of n in-distribution images, and accept an image whose score is at least the
+threshold s_k. If a score has a continuous distribution function F, then F(s_k) is the k-th smallest of n uniform
+numbers, so the true positive rate of that threshold,
+
+    TPR = 1 − F(s_k)  ~  Beta(n − k + 1, k),
+
+whatever F is (Wilks, *Determination of sample sizes for setting tolerance limits*, 1941; for conformal prediction Vovk,
+*Conditional validity of inductive conformal predictors*, 2012). The tail of a Beta distribution with whole parameters
+is a binomial one:
+
+    P(TPR ≥ r) = P(Binomial(n, 1 − r) ≥ k),
+
+which falls with k. `order_statistic` takes the largest k for which it is still at least the confidence asked for.
+
+Ties only help. Break them by independent random numbers: the theorem holds for the broken order, and an image that ties
+with the threshold, which that order may reject, is accepted by ≥. So the true rate is at least as large. The same is
+true where scores are rounded, as confidences near 1 are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prood.errors import ProodError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A threshold, what is guaranteed of it, and the scores that it comes from.
+
+    With probability at least `confidence` over the draw of the calibration images, a new in-distribution image has a
+    confidence ≥ `threshold` with probability at least `tpr`. `threshold` is that of the `index`-th smallest score
+    (counted from 1), and `score` is the same on the scale log((c − 1/K)/(1 − c)), as are `scores`, sorted.
+    """
+
+    threshold: float
+    score: float
+    index: int
+    tpr: float
+    confidence: float
+    scores: Floats
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def p_values(self, scores: Floats) -> Floats:
+        """(1 + #{i: sᵢ ≤ s})/(n + 1): for an in-distribution image at most α with probability ≤ α, for every α.
+
+        (Vovk, Gammerman and Shafer, *Algorithmic learning in a random world*, 2005.) On average over calibration sets,
+        not for each as the threshold's guarantee. An image that is rejected has a p-value of at most k/(n + 1).
+        """
+        # Two confidences that round to the same number have different scores, so they are told apart here.
+        return np.asarray((1 + np.searchsorted(self.scores, scores, side="right")) / (len(self) + 1))
+
+
+def calibrated(scores: Floats, confidences: Floats, *, tpr: float, confidence: float) -> Calibration:
+    """The calibration by these scores, and by the confidences of the same images."""
+    if np.isnan(scores).any():
+        raise ProodError("a calibration score is NaN: look for the image, or the weight, that makes it so")
+    k = order_statistic(len(scores), tpr=tpr, confidence=confidence)
+    # Sorted on its own: the guarantee is about what is compared, and that is the confidence.
+    threshold = float(np.sort(confidences)[k - 1])
+    ordered = np.sort(scores)
+    return Calibration(threshold, float(ordered[k - 1]), k, tpr, confidence, ordered)
+
+
+def order_statistic(n: int, *, tpr: float, confidence: float) -> int:
+    """The largest k with P(Beta(n − k + 1, k) ≥ tpr) ≥ confidence: which of n sorted scores is the threshold."""
+    for name, value in {"tpr": tpr, "confidence": confidence}.items():
+        if not 0 < value < 1:
+            raise ProodError(f"{name} is a probability above 0 and below 1, not {value}")
+    # P(Binomial(n, 1 − tpr) ≥ k) ≥ confidence, that is log P(Binomial ≤ k − 1) ≤ log(1 − confidence): summed from the
+    # first term on, with the ratio of neighbours, so that nothing underflows.
+    limit = math.log1p(-confidence)
+    odds = math.log1p(-tpr) - math.log(tpr)
+    term = below = n * math.log(tpr)
+    k = 0
+    while k < n and below <= limit:
+        k += 1
+        term += math.log((n - k + 1) / k) + odds
+        below = max(below, term) + math.log1p(math.exp(-abs(below - term)))
+    if k == 0:
+        raise ProodError(
+            f"{n} images are too few to calibrate a true positive rate of {tpr} with confidence {confidence}: it takes "
+            f"at least {needed(tpr, confidence)}"
+        )
+    return k
+
+
+def needed(tpr: float, confidence: float) -> int:
+    """The fewest images from which there is a threshold: the smallest n with 1 − tprⁿ ≥ confidence."""
+    limit, step = math.log1p(-confidence), math.log(tpr)
+    n = max(1, math.floor(limit / step))
+    while n * step > limit:  # the very comparison that `order_statistic` makes
+        n += 1
+    return n

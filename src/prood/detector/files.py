@@ -1,0 +1,67 @@
+"""A detector on disk: a folder with the model's file, which holds the threshold, and calibration.json beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from prood import models
+from prood.atomic import write_text
+from prood.detector.calibration import Calibration
+from prood.errors import ProodError
+from prood.models import MODEL_FILE, fingerprint, model_path
+
+if TYPE_CHECKING:
+    from prood.detector.detector import Detector
+
+CALIBRATION_FILE = "calibration.json"
+_NUMBERS = ("threshold", "score", "index", "tpr", "confidence")
+
+
+def save(detector: Detector, folder: Path) -> None:
+    if (folder / MODEL_FILE).exists() or (folder / CALIBRATION_FILE).exists() or folder.is_file():
+        raise ProodError(f"there is something at {folder} already, a run perhaps: save the detector in a new folder")
+    found = detector.calibration
+    models.save(
+        detector.model,
+        folder / MODEL_FILE,
+        classes=list(detector.classes),
+        threshold=detector.threshold,
+        tpr=None if found is None else found.tpr,
+    )
+    if found is not None:
+        facts = {name: getattr(found, name) for name in _NUMBERS}
+        facts |= {"weights": fingerprint(detector.model), "scores": found.scores.tolist()}
+        write_text(folder / CALIBRATION_FILE, json.dumps(facts))
+
+
+def load(path: Path | str, device: str | torch.device) -> Detector:
+    from prood.detector.detector import Detector
+
+    model, _ = models.load(path)
+    weights = fingerprint(model)
+    detector = Detector(model, device=device)
+    file = model_path(path).with_name(CALIBRATION_FILE)
+    if Path(path).is_dir() and file.is_file():
+        detector.use(_calibration(file, weights))
+    return detector
+
+
+def _calibration(file: Path, weights: str) -> Calibration:
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        scores = np.asarray(facts["scores"], dtype=np.float64)
+        found = Calibration(**{name: facts[name] for name in _NUMBERS}, scores=scores)
+        sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())
+        sound = sound and scores[found.index - 1] == found.score and isinstance(found.threshold, float)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProodError(f"cannot read {file} ({error!r}): calibrate the detector again") from None
+    if not sound:
+        raise ProodError(f"{file} is not a calibration as Prood writes it: calibrate the detector again")
+    if facts.get("weights") != weights:
+        raise ProodError(f"{file} was made with other weights than the model beside it: calibrate the detector again")
+    return found

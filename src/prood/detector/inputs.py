@@ -1,0 +1,124 @@
+"""What a detector takes for images: tensors, arrays, Pillow images, paths, image sets, and lists of these.
+
+What each of them becomes is float32 in [0, 1], (N, C, H, W), and what is said of an image is said of those pixels:
+
+- Bytes (uint8) are divided by 255. Floats must lie in [0, 1]; float64 is rounded to float32, half precision is exact.
+- Tensors and arrays have the model's size: (N, C, H, W), or (C, H, W) for one image. Arrays of bytes may have their
+  channels last, (N, H, W, C) or (H, W, C) with one or three of them, as Pillow, OpenCV and matplotlib give them.
+- Pictures (paths and Pillow images) of any size and mode are fitted as `prood certify` does: the largest rectangle of
+  the model's aspect around the centre, resized with a bilinear filter, grey or colour as the model wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from prood.data import ImageSet
+from prood.data.formats.pictures import decode, fit, plain
+from prood.errors import ProodError
+
+Shape = tuple[int, int, int]
+One: TypeAlias = Tensor | NDArray[Any] | Image.Image | Path | str | ImageSet
+Images: TypeAlias = One | Sequence[One]
+
+_Row = Tensor | Image.Image | Path
+
+
+def read(images: Images, shape: Shape, *, batch: int) -> Iterator[Tensor]:
+    """The images as float32 (N, C, H, W) in [0, 1], at most `batch` at once.
+
+    Pictures are decoded when their turn comes, so a long list of paths needs no memory.
+    """
+    if batch < 1:
+        raise ProodError(f"a batch holds at least one image, not {batch}")
+    rows = _rows(images, shape)
+    for start in range(0, len(rows), batch):
+        stack = torch.stack([_pixels(row, shape) for row in rows[start : start + batch]])
+        _check_range(stack, start)
+        yield stack
+
+
+def _rows(images: Images, shape: Shape) -> list[_Row]:
+    """One entry per image; tensors are views, and nothing is decoded yet."""
+    if isinstance(images, ImageSet):
+        images = images.images
+    if isinstance(images, np.ndarray):
+        return list(_channels_first(images, shape))
+    if isinstance(images, Tensor):
+        return list(_checked(images, tuple(images.shape), shape))
+    if isinstance(images, str | Path):
+        return [Path(images)]
+    if isinstance(images, Image.Image):
+        return [images]
+    if isinstance(images, list | tuple):
+        return [row for one in images for row in _rows(one, shape)]
+    raise ProodError(
+        f"images come as tensors, arrays, Pillow images, paths, image sets or lists of these, not as {type(images)}"
+    )
+
+
+def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
+    """A batch of images as a tensor, from an array in either order of the axes."""
+    channels, height, width = shape
+    size = array.shape[-3:]
+    last = size == (height, width, channels) and channels in (1, 3) and array.dtype == np.uint8
+    if last and size == shape:
+        raise ProodError(
+            f"an array of shape {array.shape} may have its channels first or last: pass torch.from_numpy(…) with the "
+            "channels first"
+        )
+    if last:
+        array = np.moveaxis(array, -1, -3)
+    try:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+    except TypeError:
+        raise ProodError(f"pixels are uint8 or floating point, not {array.dtype}") from None
+    return _checked(tensor, array.shape, shape)
+
+
+def _checked(images: Tensor, given: tuple[int, ...], shape: Shape) -> Tensor:
+    """(N, C, H, W), of this shape and a type that has a meaning as pixels."""
+    if images.ndim not in (3, 4) or tuple(images.shape[-3:]) != shape:
+        raise ProodError(
+            f"images of shape {given} do not fit the model, which takes (N, {', '.join(map(str, shape))}) or one image "
+            f"of shape {shape}; to have other sizes cut and resized, pass Pillow images or paths"
+        )
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise ProodError(f"pixels are uint8 (0 to 255) or floating point (0 to 1), not {images.dtype}")
+    return images if images.ndim == 4 else images[None]
+
+
+def _pixels(row: _Row, shape: Shape) -> Tensor:
+    if isinstance(row, Path):
+        row = fit(decode(row), shape)
+    elif isinstance(row, Image.Image):
+        try:
+            row.load()
+            row = fit(plain(row), shape)
+        except (ValueError, OSError, SyntaxError) as error:  # SyntaxError: how Pillow calls a damaged PNG
+            raise ProodError(f"cannot use the Pillow image of mode {row.mode}: {error}") from None
+    row = row.detach().cpu()
+    return row.float() / 255 if row.dtype == torch.uint8 else row.float()
+
+
+def _check_range(stack: Tensor, start: int) -> None:
+    # Written so that NaN fails it.
+    good = ((stack >= 0) & (stack <= 1)).flatten(1).all(1)
+    if bool(good.all()):
+        return
+    place = int((~good).nonzero()[0])
+    low, high = stack[place].min().item(), stack[place].max().item()
+    if low != low:
+        raise ProodError(f"image {start + place} has a pixel that is NaN: look where it comes from")
+    raise ProodError(
+        f"image {start + place} has pixels from {low:g} to {high:g}: they must lie in [0, 1]; divide bytes by 255, "
+        "and leave the normalisation to the model"
+    )

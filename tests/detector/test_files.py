@@ -1,0 +1,102 @@
+"""A detector that was saved decides as before."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import prood
+from prood import ProodError
+from prood.detector import Detector
+from prood.models import save
+
+
+def test_a_detector_that_was_saved_is_the_same(model, digits, tmp_path):
+    detector = Detector(model, classes=tuple("abcdefgh"))
+    found = detector.calibrate(digits[:100], tpr=0.9)
+    detector.save(tmp_path / "saved")
+    again = Detector.load(tmp_path / "saved")
+    assert again.calibration is not None
+    assert (again.calibration.scores == found.scores).all()
+    for name in ("threshold", "score", "index", "tpr", "confidence"):
+        assert getattr(again.calibration, name) == getattr(found, name)
+    assert (again.threshold, again.classes) == (found.threshold, detector.classes)
+    before, after = detector.predict(digits[100:200]), again.predict(digits[100:200])
+    for name in ("label", "confidence", "p_in", "accepted", "p_value"):
+        assert np.array_equal(getattr(before, name), getattr(after, name)), name
+    # `prood certify --model saved` rejects by the same threshold.
+    assert prood.load(str(tmp_path / "saved")).threshold == found.threshold
+
+
+def test_without_a_calibration_there_is_only_the_model(model, tmp_path):
+    Detector(model, threshold=0.25).save(tmp_path / "saved")
+    again = Detector.load(tmp_path / "saved")
+    assert (again.threshold, again.calibration) == (0.25, None)
+    save(model, tmp_path / "run" / "model.safetensors")
+    assert Detector.load(str(tmp_path / "run")).threshold is None
+    assert Detector.load(tmp_path / "run" / "model.safetensors").threshold is None
+
+
+def test_nothing_is_written_over(detector, tmp_path):
+    save(detector.model, tmp_path / "run" / "model.safetensors", seed=3)
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    with pytest.raises(ProodError, match="save the detector in a new folder"):
+        detector.save(tmp_path / "run")
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
+    (tmp_path / "file").touch()
+    with pytest.raises(ProodError, match="save the detector in a new folder"):
+        detector.save(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"weights": "0" * 16}, "other weights"),
+        ({"scores": [1.0, 0.5]}, "not a calibration"),
+        ({"scores": "many"}, "cannot read"),
+        ({"index": 0}, "not a calibration"),
+        ({"score": 0.1}, "not a calibration"),
+        ({"threshold": 2.0}, "a threshold is a confidence"),
+        ({"threshold": None}, "not a calibration"),
+    ],
+)
+def test_a_calibration_that_does_not_belong_there_is_refused(detector, digits, tmp_path, change, said):
+    detector.calibrate(digits[:60])
+    detector.save(tmp_path)
+    file = tmp_path / "calibration.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(ProodError, match=said):
+        Detector.load(tmp_path)
+    file.write_text("{")
+    with pytest.raises(ProodError, match="calibrate the detector again"):
+        Detector.load(tmp_path)
+
+
+def test_scores_out_of_order_are_refused(detector, digits, tmp_path):
+    detector.calibrate(digits[:60])
+    detector.save(tmp_path)
+    file = tmp_path / "calibration.json"
+    facts = json.loads(file.read_text())
+    facts["scores"][-2:] = facts["scores"][:-3:-1]
+    file.write_text(json.dumps(facts))
+    with pytest.raises(ProodError, match="not a calibration"):
+        Detector.load(tmp_path)
+
+
+def test_weights_that_were_trained_on_are_refused(detector, digits, tmp_path):
+    detector.calibrate(digits[:60])
+    detector.save(tmp_path)
+    with torch.no_grad():
+        detector.model.shift.add_(1)
+    save(detector.model, tmp_path / "model.safetensors")
+    with pytest.raises(ProodError, match="other weights than the model beside it"):
+        Detector.load(tmp_path)
+
+
+def test_there_must_be_a_joint_model(model, tmp_path):
+    with pytest.raises(ProodError, match="there is no model"):
+        Detector.load(tmp_path / "nothing")
+    save(model.classifier, tmp_path / "plain.safetensors")
+    with pytest.raises(ProodError, match="needs a discriminator beside it"):
+        Detector.load(tmp_path / "plain.safetensors")
