@@ -26,7 +26,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Seed of initialisation, order and augmentation.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
 ) -> None:
-    """The paper's experiments on CIFAR, in minutes on one modern GPU: train, choose shifts, certify, attack, publish.
+    """The paper's experiments on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
 
     Plain, OE, the discriminator with the paper's loss and with ours, ProoD and ProoD-S with either. What is in the
     folder already is not made again. 'prood results' then makes the page of all published results.
