@@ -1,6 +1,6 @@
 """How fast one GPU trains, and how far that is from what its arithmetic allows.
 
-    python benchmarks/gpu.py [--steps 150] [--only NAME …] [--batch 256] [--out results/gpu.json] [--profile NAME]
+    python benchmarks/gpu.py [--steps 150] [--only NAME …] [--batch 256] [--no-plain] [--profile] [--out FILE.json]
 
 Five steps on 32×32 images, as the loop makes them, with everything that belongs to them (order, augmentation, loss,
 gradients, update): the discriminator with the paper's loss and with ours, and a ResNet18 by the plain loss, outlier
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -317,7 +318,7 @@ def main() -> None:
         if chosen.profile:
             profile(bench)
     if chosen.out:
-        command = "python benchmarks/gpu.py"
+        command = " ".join(["python", *sys.argv])
         text = json.dumps({"machine": machine, "torch": torch.__version__, "command": command, "rows": rows}, indent=1)
         write_text(chosen.out, text + "\n")
 

@@ -21,8 +21,9 @@ from prood.atomic import write_text
 from prood.bounds import Method
 from prood.errors import ProodError
 from prood.evaluation import Results, card, choose_shift, evaluate_run, measure, publish, read_published, results_table
+from prood.evaluation import threshold as threshold_at
 from prood.evaluation.published import set_name
-from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save, threshold_at
+from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save
 from prood.training import Recipe, combine, held_back, load_recipe, train
 
 STUDIES = ("cifar10", "cifar100")
@@ -211,7 +212,7 @@ def ship(study: Study, results: Path) -> Path:
         for name in ("recipe.json", "metrics.jsonl"):
             shutil.copy(study.folder / "compact" / name, run / name)
         facts = {name: getattr(about, name) for name in ("classes", "eps", "recipe", "seed", "data")}
-        threshold = threshold_at(confidence, TPR)
+        threshold = threshold_at(confidence.cpu().numpy(), TPR)
         save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=TPR, **facts)
     study.evaluate("shipped")
     file = study.publish("shipped", "ProoD, linear bound, compact", results)
@@ -228,17 +229,12 @@ def reproduce(
     The attacks come last and see `attacked` images of each set: they take longer than everything else.
     """
     train_all(study)
-
-    def publish_all() -> None:
-        for run, title in MODELS.items():
-            study.publish(run, title, results)
-
-    for run in MODELS:
+    for run, title in MODELS.items():
         study.evaluate(run)
-    publish_all()
+        study.publish(run, title, results)
     ship(study, results)
     study.evaluate("discriminator", method="crown", eps=study.recipe().evaluate.eps[:1])
-    publish_all()
+    study.publish("discriminator", MODELS["discriminator"], results)
     place = results / study.name / study.against
     for ending in ("", "-ibp"):
         chosen = (study.folder / f"discriminator{ending}-shift.json").read_text(encoding="utf-8")
@@ -246,4 +242,4 @@ def reproduce(
     if attacks:
         for run in MODELS:
             study.evaluate(run, attacks=attacks, limit=attacked)
-            publish_all()
+            study.publish(run, MODELS[run], results)

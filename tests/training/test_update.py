@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo.config as dynamo_config
+import torch._functorch.config as functorch_config
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -60,6 +62,25 @@ def test_a_step_takes_the_learning_rate_that_it_is_given() -> None:
         assert model.weight.item() == weight
         assert [group["lr"] for group in update.optimizer.param_groups] == [rate]
         assert all(type(group["lr"]) is float for group in update.optimizer.param_groups)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_the_compiler_is_set_up_for_the_loss_alone(compiles: bool) -> None:
+    def settings() -> tuple[bool, int]:
+        return functorch_config.ban_recompute_used_far_apart, dynamo_config.recompile_limit
+
+    before, seen = settings(), []
+    update = update_of(line(), Slope(), optimizer="sgd", momentum=0)
+    update.compiles = compiles
+
+    def loss_of(*arguments: Any) -> tuple[Tensor, Logs]:
+        seen.append(settings())
+        return Slope()(*arguments)
+
+    update.loss_of = loss_of
+    update(grey(0), None, 0.0, 0.5)
+    assert seen == [(False, 64) if compiles else before]
+    assert settings() == before
 
 
 def test_a_learning_rate_that_is_a_tensor_stays_the_same_tensor() -> None:

@@ -6,7 +6,6 @@ from prood.models.discriminators import SIZES, Discriminator, discriminator
 from prood.models.files import MODEL_FILE, Metadata, fingerprint, load, model_path, read_metadata, rounded, save
 from prood.models.joint import ProoD, confidence_logit, fuse
 from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of
-from prood.models.threshold import threshold_at
 
 __all__ = [
     "MODEL_FILE",
@@ -35,5 +34,4 @@ __all__ = [
     "score_of",
     "small",
     "spec_of",
-    "threshold_at",
 ]

@@ -6,10 +6,11 @@ step is captured once as a CUDA graph and then replayed as a whole, on inputs th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 
 import torch
-import torch._functorch.config as functorch_config
 from torch import Tensor, nn
 
 from prood import processes
@@ -33,6 +34,7 @@ class Update:
     ) -> None:
         self.model, self.optimizer, self.device = model, optimizer, device
         self.loss_of = torch.compile(objective) if options.compile else objective
+        self.compiles = options.compile
         self.mixed = options.precision == "bfloat16"
         self.trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         # Gradients of several processes are averaged between backward pass and update, which is not captured.
@@ -81,12 +83,8 @@ class Update:
         return dict(zip(self.names, values.tolist(), strict=True))
 
     def _run(self, batch_in: Batch, batch_out: Batch | None) -> None:
-        # A compiler would rather keep a tensor than compute it again from others that it keeps anyway, if the two uses
-        # are far apart. On a GPU it is memory that steps wait for: here everything may be computed twice.
-        with (
-            functorch_config.patch(ban_recompute_used_far_apart=False),
-            torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed),
-        ):
+        compiler = _compiler() if self.compiles else nullcontext()
+        with compiler, torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
             loss, logs = self.loss_of(self.model, batch_in, batch_out, Step(self.epoch))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -115,6 +113,24 @@ class Update:
         here.wait_stream(stream)
         if self.graph is not None:
             self.graph.replay()  # capturing only takes notes
+
+
+@contextmanager
+def _compiler() -> Iterator[None]:
+    """How steps are compiled.
+
+    A compiler would rather keep a tensor than compute it again from others that it keeps anyway, if the two uses are
+    far apart; on a GPU it is memory that steps wait for, and here everything may be computed twice. And after eight
+    kinds of steps in one process it would go on uncompiled; a study of many models may have more.
+    """
+    import torch._dynamo.config as dynamo_config  # slow to import, and for this alone
+    import torch._functorch.config as functorch_config
+
+    with (
+        functorch_config.patch(ban_recompute_used_far_apart=False),
+        dynamo_config.patch(recompile_limit=64),
+    ):
+        yield
 
 
 def _held(batch: Batch) -> Batch:
