@@ -268,7 +268,8 @@ def test_what_is_there_is_not_made_again(done):
 def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
     """What was published before them is there whatever becomes of them."""
     study, results = done
-    monkeypatch.setattr(module, "MODELS", {"oe": "OE", "prood": "ProoD, linear bound"})
+    runs = ("oe", "discriminator", "prood")
+    monkeypatch.setattr(module, "MODELS", {run: MODELS[run] for run in runs})
     monkeypatch.setattr(module, "train_all", lambda study: None)
     before = {path: path.read_bytes() for path in (*results.rglob("*.json"), *study.folder.rglob("results.json"))}
     asked = []
@@ -279,7 +280,7 @@ def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
     monkeypatch.setattr(Study, "evaluate", noted)
     monkeypatch.setattr(module, "ship", lambda study, results: asked.append(("ship", None, None)))
     reproduce(study, results=results, attacks="fast", attacked=2)
-    assert asked[-3:] == [("discriminator", None, None), ("oe", "fast", 2), ("prood", "fast", 2)]
+    assert asked[-4:] == [("discriminator", None, None), *((run, "fast", 2) for run in runs)]
     assert {path: path.read_bytes() for path in before} == before
 
 
