@@ -195,6 +195,13 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
         results_page(tmp_path)
 
 
+def test_the_notes_stand_before_the_tables(tmp_path):
+    write(tmp_path, "a.json")
+    (tmp_path / "notes.md").write_text("Of svhn *half* the images.\n\nOne seed.\n", encoding="utf-8")
+    page = results_page(tmp_path)
+    assert page.index("\n\nOf svhn *half* the images.\n\nOne seed.\n\n") < page.index("## In-distribution")
+
+
 def test_the_papers_numbers_are_what_a_table_can_hold():
     for table in PAPER["tables"]:
         sets = {"cifar10", "cifar100", "svhn", "lsun-classroom", "smooth"} - {table["inside"]}

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from prood.evaluation.paper import PaperRow, paper, paper_rows
-from prood.evaluation.published import SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published, set_name
+from prood.evaluation.published import (
+    NOTES_FILE,
+    SHIFT_FILE,
+    SPEED_FILE,
+    Published,
+    method_of,
+    read_json,
+    read_published,
+    set_name,
+)
 from prood.evaluation.report.formats import MEANING
 from prood.evaluation.seeds import Group, Statistic, grouped
 from prood.evaluation.table import METRICS, MISSING, Kind, percent, radius_text
@@ -37,13 +46,15 @@ SPEEDS = ("step", "batch", "seconds_per_epoch", "limit", "fraction", "plain", "r
 
 
 def results_page(folder: Path | str) -> str:
-    """The page in Markdown, from every file below the folder."""
+    """The page in Markdown, from every file below the folder. `notes.md` says what a reader must know of the data."""
     folder = Path(folder)
     published = read_published(folder)
     sections: dict[tuple[str, str], list[Group]] = {}
     for group in grouped(published):
         sections.setdefault((group.inside, group.outside), []).append(group)
     parts = [HEAD, READING.format(meaning=MEANING, source=paper()["source"]) if published else NOTHING]
+    if (folder / NOTES_FILE).is_file():
+        parts.append((folder / NOTES_FILE).read_text(encoding="utf-8").strip())
     for groups in sections.values():
         parts += _section(groups)
     for file in sorted(folder.rglob(SHIFT_FILE)):

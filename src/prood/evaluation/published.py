@@ -19,7 +19,7 @@ from prood.evaluation.table import METRICS
 from prood.models import fingerprint, load
 
 FORMAT = 1
-SHIFT_FILE, SPEED_FILE = "shift.json", "gpu.json"  # files of another form, which lie among the published ones
+SHIFT_FILE, SPEED_FILE, NOTES_FILE = "shift.json", "gpu.json", "notes.md"  # of another form, among the published ones
 _MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
 _EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
 _EVALUATION += ("seconds", "machine", "fingerprints")
