@@ -21,7 +21,7 @@ test: .venv/.test  ## install, then style, types and all tests
 	touch $@
 
 .venv/.quickstart: .venv/.torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[quickstart]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[quickstart,serve]'
 	touch $@
 
 .venv/.test: .venv/.torch pyproject.toml

@@ -68,7 +68,9 @@ def test_the_source_of_contributing(monkeypatch):
     assert prood.data.load("mine:train").classes == ("cat", "dog")
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/soundness.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", *(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))]
+)
 def test_links_and_files_that_are_named_exist(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#:]+)\)", text):

@@ -3,10 +3,11 @@
 import pytest
 from rich.console import Console
 
-from prood import ProodError, data, load, load_recipe
+from prood import Detector, ProodError, data, load, load_recipe
 from prood import quickstart as quickstart_module
 from prood.evaluation import read_results
-from prood.quickstart import CERTIFIED_ONLY, FAR, INSIDE, NEAR, quickstart
+from prood.models import read_metadata
+from prood.quickstart import CALIBRATION, CERTIFIED_ONLY, FAR, INSIDE, NEAR, quickstart
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,15 @@ def test_quickstart_writes_what_it_prints_and_loses_nothing_when_interrupted(sho
     assert at["ProoD-Disc"] is None
     assert at["ProoD-S"] == at["OE"]
     assert load(tmp_path / "q" / "prood").shift == short.shift
+    for name in ("prood", "prood-s"):
+        detector = Detector.load(tmp_path / "q" / name)
+        assert len(detector.calibration) == len(data.load(CALIBRATION))
+        assert detector.threshold == detector.calibration.threshold
+        assert detector.predict(data.load(CALIBRATION)).accepted.mean() >= 0.95
+        about = read_metadata(tmp_path / "q" / name)
+        assert (about.threshold, about.tpr, about.eps) == (detector.threshold, 0.95, 0.3)
+        assert about.classes == list("01234567")
+        assert "digits:train" in about.data
 
     with pytest.raises(ProodError, match="other settings"):
         quickstart(tmp_path / "q", recipe=short, seed=99, console=Console(quiet=True))
@@ -69,6 +79,11 @@ def test_no_test_image_was_seen_in_training():
     inside = data.load(INSIDE)
     trained_on = [data.load(name, split="train") for name in (recipe.data.inside, recipe.data.outside)]
     seen = {image.numpy().tobytes() for images in trained_on for image in images.images}
-    for name in (INSIDE, *FAR, *NEAR):
+    for name in (INSIDE, CALIBRATION, *FAR, *NEAR):
         tested = {image.numpy().tobytes() for image in data.load(name, like=inside).images}
         assert not tested & seen, name
+
+
+def test_the_threshold_comes_from_no_test_image():
+    tested = {image.numpy().tobytes() for image in data.load(INSIDE).images}
+    assert not tested & {image.numpy().tobytes() for image in data.load(CALIBRATION).images}

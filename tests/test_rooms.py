@@ -25,7 +25,11 @@ ALLOWED = {
     "evaluation": {"attacks", "bounds", "models", "data"},
     "certification": {"pretrained", "models", "bounds", "data"},
     "detector": {"models", "bounds", "data"},
-    "quickstart": {"data", "training", "evaluation"},
+    "export": {"detector", "models", "bounds"},
+    "serve": {"models", "bounds", "data", "attacks", "detector"},
+    "quickstart": {"detector", "models", "data", "training", "evaluation"},
+    "wrapping": {"models", "data", "training", "detector"},
+    "compare": {"bounds", "models", "data", "training", "attacks", "evaluation"},
     "reproduce": {"bounds", "models", "training", "evaluation"},
     "cli": {
         "pretrained",
@@ -37,8 +41,12 @@ ALLOWED = {
         "evaluation",
         "certification",
         "detector",
+        "serve",
+        "export",
         "quickstart",
         "reproduce",
+        "compare",
+        "wrapping",
     },
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,15 @@ from rich.console import Console
 from torch import nn
 
 from prood import data
+from prood.detector import Calibration, Detector
+from prood.detector.files import save_calibration
 from prood.evaluation import Results, evaluate, read_results, results_table
+from prood.models import MODEL_FILE, load, save
 from prood.training import Recipe, combine, load_recipe, train
 
 INSIDE = "digits:test"
+CALIBRATION = "digits:validation"
+"""What the threshold comes from: neither trained nor tested on."""
 FAR = ("photographs:test", "materials", "text", "faces", "smooth", "uniform")
 NEAR = ("left-out",)
 """Test out-distributions, none of them seen in training; the near one is digits too, of classes left out."""
@@ -50,6 +55,10 @@ def quickstart(
     joint = trained("prood", discriminator=out / "discriminator", shift=recipe.shift)
     separate = combine(out / "oe", out / "discriminator", out / "prood-s", shift=recipe.shift, resume=True)
 
+    for folder in (out / "prood", out / "prood-s"):
+        found = calibrate(folder)
+        console.print(f"{folder.name:<14} accepts {found.tpr:.0%} of the digits: confidence ≥ {found.threshold:.4f}")
+
     inside = data.load(INSIDE)
     outside = {name: data.load(name, like=inside) for name in FAR + NEAR}
     eps = recipe.resolved("discriminator")["train"]["eps"]
@@ -78,4 +87,17 @@ def quickstart(
     results.report(out / REPORT)
     console.print(results_table(Results(tuple(one for one in results if one.eps == eps))))
     console.print(f"curves, histograms and the worst images: {out / REPORT}", soft_wrap=True, highlight=False)
+    console.print(f"a page to try it with pictures: prood serve {out / 'prood'}", soft_wrap=True, highlight=False)
     return results
+
+
+def calibrate(folder: Path) -> Calibration:
+    """Give the joint model in this folder its threshold, and put the calibration beside it for p-values."""
+    model, about = load(folder)
+    detector = Detector(model)
+    found = detector.calibrate(data.load(CALIBRATION))
+    kept = {one.name for one in fields(about)} - {"architecture", "version", "format"}
+    facts = {name: getattr(about, name) for name in kept} | {"threshold": found.threshold, "tpr": found.tpr}
+    save(model, folder / MODEL_FILE, **facts)
+    save_calibration(detector, folder)
+    return found

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
 from prood.models import Score
 
-ALL = {"pgd": PGD(), "apgd": APGD(), "square": Square(), **PRESETS}
+ALL = {**PRESETS, "pgd": PGD(), "apgd": APGD(), "square": Square()}
 SHORT = {
     "pgd": PGD(steps=12, uniform=1, gaussian=1, blocks=1),
     "apgd": APGD(iterations=20, restarts=2),

@@ -26,6 +26,17 @@ def test_fast_is_twenty_times_cheaper_and_strong_three_times_dearer():
     assert 3 * paper <= PRESETS["strong"].passes <= 4 * paper
 
 
+def test_square_alone_needs_no_gradients(scored):
+    assert preset("square").members == PRESETS["paper"].members[2:] == (Square(),)
+
+    def blind(u: Tensor) -> Tensor:
+        assert not u.requires_grad
+        return u.double().mean((1, 2, 3))
+
+    outcome = preset("square")(scored(blind), torch.full((1, 1, 4, 4), 0.5), 0.1, goal=0.55)
+    assert outcome.scores.item() >= 0.55
+
+
 def test_an_unknown_preset_names_the_known_ones():
     with pytest.raises(ProodError, match="'weak': choose one of paper, fast, strong"):
         preset("weak")

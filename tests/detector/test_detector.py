@@ -325,3 +325,15 @@ def test_it_moves_with_its_model(detector, images):
     expected = detector.predict(images).label.tolist()
     assert detector.to("cpu") is detector
     assert detector.predict(images).label.tolist() == expected
+
+
+def test_probabilities_are_those_of_the_joint_model(detector, digits):
+    found = detector.predict(digits[:50])
+    images = digits[:50].float() / 255
+    expected = detector.model.log_probabilities(images).double().exp().detach().numpy()
+    np.testing.assert_allclose(found.probabilities, expected, atol=1e-6)
+    np.testing.assert_allclose(found.probabilities.sum(1), 1, atol=1e-12)
+    # The label's is the confidence itself, bit by bit, for that is what is certified.
+    assert (found.probabilities[np.arange(50), found.label] == found.confidence).all()
+    assert (found.probabilities.argmax(1) == found.label).all()
+    assert detector.predict(digits[:0]).probabilities.shape == (0, 8)

@@ -96,7 +96,7 @@ def test_the_two_sets_are_shuffled_and_augmented_independently() -> None:
 
 
 def test_noise_is_uniform_between_minus_one_and_one_and_only_where_asked_for() -> None:
-    _, outside = batches(
+    inside, outside = batches(
         noise=True, batch=20, inside=numbered("in", 20, side=40), outside=numbered("out", 40, side=40)
     )(0)
     assert outside is not None
@@ -107,6 +107,16 @@ def test_noise_is_uniform_between_minus_one_and_one_and_only_where_asked_for() -
     assert abs(outside.noise.mean()) < 0.02
     assert abs(outside.noise.square().mean() - 1 / 3) < 0.02
     assert batches()(0)[1].noise is None  # type: ignore[union-attr]
+    assert inside.noise is None
+
+
+def test_without_an_out_distribution_the_noise_is_for_the_in_distribution() -> None:
+    alone, none = batches(noise=True, outside=None)(2)
+    with_both = batches(noise=True)(2)[1]
+    assert none is None
+    assert with_both is not None
+    assert torch.equal(alone.noise, with_both.noise)  # type: ignore[arg-type]  # the step's, whoever it is for
+    assert batches(outside=None)(2)[0].noise is None
 
 
 @pytest.mark.parametrize("count", [2, 3])

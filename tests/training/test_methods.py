@@ -14,6 +14,7 @@ from prood import data
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
 from prood.training import Recipe, Run, combine, held_back, load_recipe, methods, train
+from prood.training.objectives import base
 
 
 @pytest.fixture(scope="module")
@@ -271,14 +272,14 @@ def test_a_constant_discriminator_is_an_error_with_the_model_kept(
     console: Console,
     said: Callable[[], str],
 ) -> None:
-    build = methods.build
+    build = base.build
 
     def dead(spec: Any) -> nn.Module:
         model = build(spec)
         nn.init.constant_(model.body[-1].bias, -1e3)  # type: ignore[union-attr, index, arg-type]
         return model
 
-    monkeypatch.setattr(methods, "build", dead)
+    monkeypatch.setattr(base, "build", dead)
     short = recipe.with_settings("discriminator", [f"train.bound={bound}"])
     with pytest.raises(
         ProodError, match=r"trained to the end, but the discriminator has gone constant .*: try a longer"

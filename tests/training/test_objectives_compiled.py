@@ -1,19 +1,35 @@
 """Every objective is one graph for the compiler, and one that serves all models of an architecture."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from prood.models import ProoD, discriminator, small
+from prood.models import (
+    EnergyClassifier,
+    MixtureClassifier,
+    MixtureRatio,
+    ProoD,
+    certified_classifier,
+    discriminator,
+    small,
+)
+from prood.models.extra_class import with_extra_class
 from prood.training.objectives import (
+    ACET,
+    ATOM,
+    CCU,
+    EB,
+    GOOD,
     Batch,
     CertifiedDiscriminator,
     Objective,
     OutlierExposure,
     Plain,
+    Robust,
     SemiJoint,
     Step,
 )
@@ -42,7 +58,39 @@ def paper() -> Objective:
     return CertifiedDiscriminator(eps=0.05, bound="ibp", eps_ramp=2, kappa_ramp=2, loss="official")
 
 
+def mixed() -> nn.Module:
+    ratio = MixtureRatio(64, 3)
+    for part in (ratio.inside, ratio.outside):
+        nn.init.normal_(part.centres)
+    return MixtureClassifier(small(3, width=3), ratio)
+
+
+def energetic() -> nn.Module:
+    return EnergyClassifier(small(3, width=3))
+
+
+def bounded() -> nn.Module:
+    return certified_classifier(3, "digits", image=IMAGE)
+
+
+def guaranteed() -> Objective:
+    return GOOD(eps=0.05, eps_ramp=2, kappa_ramp=2)
+
+
+def extended() -> nn.Module:
+    return with_extra_class({"name": "small", "classes": 3, "width": 3})
+
+
+def adversarial() -> list[tuple[Callable[[], Objective], Callable[[], nn.Module]]]:
+    """Few steps: where a sign-gradient attack ends is no continuous function of rounding."""
+    options = {"eps": 0.05, "eps_ramp": 2, "attack_steps": 1}
+    kinds = [(ACET, alone), (ATOM, extended), (Robust, alone), (partial(Robust, loss="pgd"), alone)]
+    return [(partial(kind, **options), make) for kind, make in kinds]
+
+
 CASES = [(Plain, alone), (OutlierExposure, alone), (SemiJoint, joint), (ours, certified), (paper, certified)]
+CASES += adversarial()
+CASES += [(CCU, mixed), (partial(EB, energy_from=1.0), energetic), (guaranteed, bounded)]
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +105,8 @@ def compiler() -> Iterator[None]:
 def batches(seed: int, count: int = 5) -> tuple[Batch, Batch]:
     torch.manual_seed(seed)
     x, z = torch.rand(2, count, *IMAGE)
-    return Batch(x, torch.arange(count) % 3), Batch(z, noise=torch.rand_like(z) * 2 - 1)
+    noise = torch.rand_like(z) * 2 - 1
+    return Batch(x, torch.arange(count) % 3, noise), Batch(z, noise=noise)
 
 
 def fresh(make: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -47,8 +47,10 @@ PRESETS: dict[str, Ensemble] = {
             APGD(iterations=500, restarts=0, refine=3),
         )
     ),
+    "square": Ensemble((Square(),)),
 }
-"""`paper` is that of Section 4.2, `fast` needs at most a twentieth of its passes, `strong` makes 3.6 times as many."""
+"""`paper` is that of Section 4.2, `fast` needs at most a twentieth of its passes, `strong` makes 3.6 times as many.
+`square` needs no gradients, for a model that has none."""
 
 
 def preset(name: str) -> Ensemble:

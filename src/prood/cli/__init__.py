@@ -9,16 +9,20 @@ from rich.console import Console
 from rich.markup import escape
 
 from prood.cli.certify import certify
+from prood.cli.compare import compare
 from prood.cli.data import data
 from prood.cli.evaluate import evaluate
+from prood.cli.export import export
 from prood.cli.info import info
 from prood.cli.quickstart import quickstart
 from prood.cli.recipes import recipes
 from prood.cli.report import report
 from prood.cli.reproduce import reproduce
 from prood.cli.results import results
+from prood.cli.serve import serve
 from prood.cli.train import combine, train
 from prood.cli.verify import verify
+from prood.cli.wrap import wrap
 from prood.errors import ProodError
 from prood.version import __version__
 
@@ -32,12 +36,16 @@ app.command()(quickstart)
 app.command()(recipes)
 app.command()(train)
 app.command()(combine)
+app.command()(wrap)
 app.command()(evaluate)
 app.command()(report)
 app.command()(results)
+app.command()(compare)
 app.command()(reproduce)
 app.command()(certify)
 app.command()(verify)
+app.command()(serve)
+app.command()(export)
 app.command()(info)
 app.add_typer(data, name="data")
 

@@ -20,7 +20,7 @@ def evaluate(
     eps: Annotated[
         str | None, typer.Option(metavar="RADIUS,…", help="0.01,8/255 …; else the recipe's, or the one trained for.")
     ] = None,
-    attacks: Annotated[str, typer.Option(help="fast, paper, strong, or none.")] = "fast",
+    attacks: Annotated[str, typer.Option(help="fast, paper, strong, square (needs no gradients), or none.")] = "fast",
     limit: Annotated[
         int | None,
         typer.Option(help="Images of each out-distribution, chosen by the seed (0: all); else the recipe's.", min=0),

@@ -14,6 +14,12 @@ class Method(StrEnum):
     oe = "oe"
     discriminator = "discriminator"
     prood = "prood"
+    ccu = "ccu"
+    eb = "eb"
+    good = "good"
+    acet = "acet"
+    atom = "atom"
+    robust = "robust"
 
 
 def train(
@@ -45,6 +51,18 @@ def train(
     discriminator: the certified discriminator, the part of ProoD that carries the proof.
 
     prood: a classifier inside the joint model, with a trained discriminator held fixed.
+
+    ccu: a classifier with Gaussian mixtures of both distributions, sure to be unsure far away.
+
+    eb: a classifier that detects by its energy, with bounds on the energies of both distributions.
+
+    good: a classifier whose own confidence is bounded, by intervals, in balls around the out-distribution.
+
+    acet: a classifier that is taught to be unsure in balls around the out-distribution, by attacks.
+
+    atom: a classifier with a class more, for outliers that are mined and attacked.
+
+    robust: a classifier that keeps its class under attack, by adversarial training on the in-distribution.
     """
     from prood import processes
     from prood.training import load_recipe

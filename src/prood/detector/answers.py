@@ -37,7 +37,8 @@ class Prediction:
 
     `name` is the class's name, or its number where the names are not known; `p_in` = σ(g(x) + Δ). `score` is
     log((c − 1/K)/(1 − c)) for the confidence c: the same order, but with digits where c rounds to 1. `p_value` is that
-    of the hypothesis that the image is in-distribution; None without a calibration.
+    of the hypothesis that the image is in-distribution; None without a calibration. `probabilities` (N, K) are those of
+    all classes, that of the label being the confidence itself.
     """
 
     label: NDArray[np.int64]
@@ -47,6 +48,7 @@ class Prediction:
     score: Floats
     threshold: float | None
     p_value: Floats | None
+    probabilities: Floats
 
     @property
     def accepted(self) -> NDArray[np.bool_]:

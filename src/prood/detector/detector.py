@@ -85,15 +85,17 @@ class Detector:
 
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
-        labels, g, scores = self._outputs(images, batch)
+        labels, logits, g, scores = self._outputs(images, batch)
+        confidence, p_in = self._confidence(scores), _sigmoid(g)
         return Prediction(
             label=labels,
             name=tuple(self.classes[label] for label in labels),
-            confidence=self._confidence(scores),
-            p_in=_sigmoid(g),
+            confidence=confidence,
+            p_in=p_in,
             score=scores,
             threshold=self.threshold,
             p_value=None if self.calibration is None else self.calibration.p_values(scores),
+            probabilities=_probabilities(logits, p_in, labels, confidence),
         )
 
     def certify(
@@ -148,10 +150,11 @@ class Detector:
         return _array(certified_radius(bound, images, threshold, largest=largest, steps=steps))
 
     @torch.no_grad()
-    def _outputs(self, images: Images, batch: int) -> tuple[NDArray[np.int64], Floats, Floats]:
-        """Labels, g + Δ, and the scores log((c − 1/K)/(1 − c))."""
+    def _outputs(self, images: Images, batch: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+        """Labels, the classifier's logits, g + Δ, and the scores log((c − 1/K)/(1 − c))."""
         self.model.eval()  # somebody may have gone on training it
         labels, gs, scores = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
+        rows = [np.zeros((0, self.count))]
         for stack in read(images, self.shape, batch=batch):
             some = stack.to(self.device)
             logits, g = self.model.logits(some), self.model.in_logit(some)
@@ -159,9 +162,10 @@ class Detector:
             if np.isnan(score).any():
                 raise ProodError("the model's confidence is NaN: look for the weight that makes it so")
             labels.append(logits.argmax(1).cpu().numpy())
+            rows.append(_array(logits))
             gs.append(_array(g))
             scores.append(score)
-        return np.concatenate(labels), np.concatenate(gs), np.concatenate(scores)
+        return np.concatenate(labels), np.concatenate(rows), np.concatenate(gs), np.concatenate(scores)
 
     def _confidence(self, scores: Floats) -> Floats:
         return np.asarray((self.count - 1) / self.count * _sigmoid(scores) + 1 / self.count)
@@ -173,6 +177,15 @@ def _sigmoid(values: Floats) -> Floats:
     So an image ties with itself, in whatever batch it comes. `ProoD.upper_bound` leaves room for such differences.
     """
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -700, 700))))  # no overflow; beyond it is 0 or 1 anyway
+
+
+def _probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
+    """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    inside = weights / weights.sum(1, keepdims=True)
+    found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
+    np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
+    return np.asarray(found)
 
 
 def _array(values: Tensor) -> Floats:

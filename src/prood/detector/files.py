@@ -33,6 +33,12 @@ def save(detector: Detector, folder: Path) -> None:
         threshold=detector.threshold,
         tpr=None if found is None else found.tpr,
     )
+    save_calibration(detector, folder)
+
+
+def save_calibration(detector: Detector, folder: Path) -> None:
+    """What the detector's threshold comes from, if it was calibrated, beside the model's file."""
+    found = detector.calibration
     if found is not None:
         facts = {name: getattr(found, name) for name in _NUMBERS}
         facts |= {"weights": fingerprint(detector.model), "scores": found.scores.tolist()}

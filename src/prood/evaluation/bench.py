@@ -22,6 +22,8 @@ from prood.models import Score
 
 GALLERY = 6
 """So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
+CERTIFIED = 16
+"""Images certified at once on a CPU: linear bounds of many more take gigabytes, and longer, as no cache holds them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class Bench:
         costs = torch.zeros(3, dtype=torch.float64)
         for rows in torch.split(processes.own_rows(torch.arange(len(images))), self.batch):
             x = images.floats(rows).to(self.device)
-            clean, bound = self.score(x).double(), self.score.upper_bound(x, eps, method=self.method).double()
+            clean, bound = self.score(x).double(), self._bounds(x, eps)
             points, attacked, settled = x, clean, torch.zeros_like(clean)
             if self.attack is not None:
                 began = time.monotonic()
@@ -114,6 +116,10 @@ class Bench:
             gallery,
             self._total(shown[gallery].long()).to(torch.uint8).numpy(),
         )
+
+    def _bounds(self, images: Tensor, eps: float) -> Tensor:
+        parts = torch.split(images, len(images) if images.is_cuda else CERTIFIED)
+        return torch.cat([self.score.upper_bound(part, eps, method=self.method).double() for part in parts])
 
     def _total(self, values: Tensor) -> Tensor:
         # Each process has zeros where others have values. NCCL sums on the GPU only.

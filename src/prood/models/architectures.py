@@ -56,6 +56,12 @@ def build(spec: Spec) -> nn.Module:
         raise ProodError(f"architecture {name!r} does not take these arguments: {error}") from None
 
 
+def takes(spec: Spec, argument: str) -> bool:
+    """Whether the builder that `spec` names has this argument, so that a caller who knows its value can give it."""
+    builder = _BUILDERS.get(spec.get("name", ""))
+    return builder is not None and argument in inspect.signature(builder).parameters
+
+
 def spec_of(model: nn.Module) -> dict[str, Any]:
     """The spec from which `build` makes a model like this one."""
     spec = getattr(model, "architecture", None)

@@ -125,11 +125,21 @@ def discriminator(
     """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
     if size not in SIZES:
         raise ProodError(f"unknown discriminator size {size!r}: choose one of {', '.join(SIZES)}")
+    layers, features = body(SIZES[size], image, mean, std)
+    if not features:
+        raise ProodError(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
+    return Discriminator(nn.Sequential(*layers, NegativeLinear(features)))
+
+
+def body(
+    words: str, image: Sequence[int], mean: Sequence[float] | None = None, std: Sequence[float] | None = None
+) -> tuple[list[nn.Module], int]:
+    """Layers with bound rules, as the words of `SIZES` say, and how many values come out; 0 if images are too small."""
     channels = image[0]
     layers: list[nn.Module] = [Normalise(mean or [0.5] * channels, std or [0.25] * channels)]
     flat = False
     shape = torch.Size(image)
-    for word in SIZES[size].split():
+    for word in words.split():
         if word == "p2":
             layers.append(nn.AvgPool2d(2))
         elif word.startswith("fc"):
@@ -141,8 +151,8 @@ def discriminator(
             layers += [nn.Conv2d(shape[0], int(width), 3, stride=int(stride or 1), padding=1), nn.ReLU()]
         shape = _output_shape(layers[-2:], shape)
         if not shape.numel():
-            raise ProodError(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
-    return Discriminator(nn.Sequential(*layers, NegativeLinear(shape.numel())))
+            return layers, 0
+    return layers, shape.numel()
 
 
 def _output_shape(layers: list[nn.Module], shape: torch.Size) -> torch.Size:

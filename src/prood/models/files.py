@@ -24,6 +24,7 @@ from prood.atomic import replacing
 from prood.errors import ProodError
 from prood.models.architectures import build, spec_of
 from prood.models.joint import ProoD
+from prood.models.wrapped.module import wrapped_parts
 from prood.version import __version__
 
 FORMAT = 1
@@ -70,6 +71,7 @@ def model_path(path: Path | str) -> Path:
 def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any) -> Metadata:
     """Write the model aside and rename; `facts` are fields of `Metadata`.
 
+    The file of a wrapped classifier goes into the same folder, and is looked for there by `load`.
     With `half`, tensors of two or more dimensions are rounded to float16 in the file; biases, the vectors of batch norm
     and the shift stay float32. `rounded` gives the model that will be loaded.
     """
@@ -81,6 +83,8 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
         raise ProodError(f"cannot save the model: {error}") from None
     values = {name: _stored(name, value) if half else value for name, value in model.state_dict().items()}
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in values.items()}
+    for part in wrapped_parts(model):
+        part.store(Path(path).parent)
     with replacing(Path(path)) as aside:
         save_file(tensors, aside, metadata={KEY: json.dumps(asdict(metadata))})
     return metadata
@@ -123,6 +127,8 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
     if wrong:
         raise ProodError(f"{model_path(path)} does not hold the model that it describes: {wrong}")
     model.load_state_dict(tensors)
+    for part in wrapped_parts(model):
+        part.attach(model_path(path).parent)
     if isinstance(model, ProoD):
         model.classes = None if metadata.classes is None else tuple(metadata.classes)
         model.threshold = metadata.threshold

@@ -6,7 +6,8 @@ Every method is a score, so that one evaluator and one set of attacks serve them
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Unpack
+from collections.abc import Callable
+from typing import TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +40,20 @@ class Score(ABC):
         return torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
 
 
+_SCORES: dict[type[nn.Module], type[Score]] = {}
+S = TypeVar("S", bound=type[Score])
+
+
+def scores(*models: type[nn.Module]) -> Callable[[S], S]:
+    """Class decorator: this is the score by which models of these classes, and of classes made from them, detect."""
+
+    def decorate(score: S) -> S:
+        _SCORES.update(dict.fromkeys(models, score))
+        return score
+
+    return decorate
+
+
 class Confidence(Score):
     """The confidence of a classifier, as log((c − 1/K)/(1 − c)): the same order as c, and no ties near 1."""
 
@@ -46,13 +61,14 @@ class Confidence(Score):
         return confidence_logit(self.model(images))
 
     def quick(self, images: Tensor) -> Tensor:
-        return confidence_logit(_quick_logits(self.model, images))
+        return confidence_logit(quick_logits(self.model, images))
 
     def logits(self, images: Tensor) -> Tensor:
         logits: Tensor = self.model(images)
         return logits
 
 
+@scores(ProoD)
 class JointConfidence(Score):
     """The confidence of the joint model on the same scale, where its certificate is ḡ(x) + Δ (Eq. 4)."""
 
@@ -64,7 +80,7 @@ class JointConfidence(Score):
     def quick(self, images: Tensor) -> Tensor:
         with bounds.strict(images.device, transforms=True):
             g = self.model.discriminator(images) + self.model.shift
-        return confidence_logit(_quick_logits(self.model.classifier, images), g)
+        return confidence_logit(quick_logits(self.model.classifier, images), g)
 
     def logits(self, images: Tensor) -> Tensor:
         return self.model.logits(images)
@@ -73,6 +89,7 @@ class JointConfidence(Score):
         return self.model.in_logit_bound(images, eps, **options).double()
 
 
+@scores(Discriminator)
 class InLogit(Score):
     """The bare discriminator's g(x)."""
 
@@ -90,7 +107,7 @@ class InLogit(Score):
         return self.model.upper_bound(images, eps, **options).double()
 
 
-def _quick_logits(classifier: nn.Module, images: Tensor) -> Tensor:
+def quick_logits(classifier: nn.Module, images: Tensor) -> Tensor:
     """In half precision on a GPU, where a search spends its time."""
     with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
         logits: Tensor = classifier(images)
@@ -98,9 +115,6 @@ def _quick_logits(classifier: nn.Module, images: Tensor) -> Tensor:
 
 
 def score_of(model: nn.Module) -> Score:
-    """The score by which a model detects: its own confidence, or g for a bare discriminator."""
-    if isinstance(model, ProoD):
-        return JointConfidence(model)
-    if isinstance(model, Discriminator):
-        return InLogit(model)
-    return Confidence(model)
+    """The score by which a model detects: what was declared for its class by `scores`, else its confidence."""
+    kind = next((_SCORES[cls] for cls in type(model).__mro__ if cls in _SCORES), Confidence)
+    return kind(model)

@@ -74,9 +74,11 @@ class Batches:
         if not self.first <= step < self.first + len(self.made):
             self.first, self.made = step, self._make(range(step, step + self.together))
         batch_in, batch_out = self.made[step - self.first]
-        if batch_out is not None and self.noise:
-            batch_out = replace(batch_out, noise=self._noise(step, batch_out.images))
-        return batch_in, batch_out
+        if not self.noise:
+            return batch_in, batch_out
+        if batch_out is None:  # noise is for attacks: on the out-distribution, or on all there is
+            return replace(batch_in, noise=self._noise(step, batch_in.images)), None
+        return batch_in, replace(batch_out, noise=self._noise(step, batch_out.images))
 
     def _make(self, steps: range) -> list[tuple[Batch, Batch | None]]:
         """The batches of these steps. Both sets at once, as it is the number of operations that costs."""

@@ -43,7 +43,7 @@ TRAIN = {
     "batch": "in-distribution images a step over all processes, and as many out-distribution ones",
     "optimizer": "adam or sgd",
     "lr": "learning rate, before warmup, drops and decay",
-    "weight_decay": "coupled L2 penalty; never on a discriminator's last layer",
+    "weight_decay": "coupled L2 penalty; never on a discriminator's last layer, nor on the mixtures of CCU",
     "momentum": "of SGD",
     "nesterov": "Nesterov's momentum, of SGD",
     "warmup": "the learning rate grows linearly from 0 up to this epoch",
@@ -56,10 +56,37 @@ TRAIN = {
     "checkpoint_seconds": "at least so long between two checkpoints",
 }
 
+_ATTACK = {
+    "eps": "radius of the ball around the images that are attacked, in the maximum norm",
+    "eps_ramp": "ε grows linearly from 0 over so many epochs",
+    "attack_steps": "gradient steps of the attack",
+    "attack_step_size": "length of a step, in units of ε",
+}
+
 OBJECTIVES: dict[str, dict[str, str]] = {
     "plain": {},
     "oe": {"weight": "of the out-distribution's loss"},
     "prood": {"weight": "of the out-distribution's loss"},
+    "ccu": {
+        "weight": "of the out-distribution's losses",
+        "likelihood": "weight of the mixtures' log-likelihood, per pixel value",
+        "components": "Gaussians in each of the two mixtures",
+        "floor": "of the metric's eigenvalues, as a share of the largest",
+        "fit_images": "images of each set that metric and mixtures are fitted to before training",
+    },
+    "eb": {
+        "weight": "of the two bounds on the energy",
+        "m_in": "energies of the in-distribution above it cost",
+        "m_out": "energies of the out-distribution below it cost",
+        "energy_from": "the energies count from this epoch on; before it, the cross-entropy alone",
+    },
+    "good": {
+        "eps": "radius of the ball around out-distribution images, in the maximum norm",
+        "quantile": "share of the batch, the smallest bounds, whose bound counts; of the others the image itself",
+        "weight": "of the out-distribution's loss, κ",
+        "eps_ramp": "ε grows linearly from 0 over so many epochs",
+        "kappa_ramp": "the weight grows linearly from 0 over so many epochs",
+    },
     "discriminator": {
         "eps": "radius of the ball around out-distribution images, in the maximum norm",
         "bound": "ibp (the paper's) or crown-ibp (linear, beside a short attack)",
@@ -69,6 +96,18 @@ OBJECTIVES: dict[str, dict[str, str]] = {
         "attack_steps": "crown-ibp only: gradient steps of the attack",
         "attack_step_size": "crown-ibp only: length of a step, in units of ε",
         "loss": "paper (Eq. 5) or official, log(e + e^g) as in the authors' code",
+    },
+    "acet": _ATTACK | {"weight": "of the out-distribution's loss"},
+    "atom": _ATTACK
+    | {
+        "weight": "of the outliers' loss",
+        "quantile": "this fraction of the outliers, those most like the in-distribution, is passed over",
+        "mined": "the next fraction is trained on",
+    },
+    "robust": _ATTACK
+    | {
+        "loss": "trades, or pgd (the cross-entropy of attacked images alone)",
+        "weight": "trades only: of the divergence between predictions for clean and attacked images",
     },
 }
 
@@ -80,7 +119,9 @@ def explain_recipe(recipe: Recipe) -> str:
     parts += _table("augment", asdict(recipe.augment), AUGMENT)
     for method, table in recipe.own_augment.items():
         parts += _table(f"augment.{method}", table, AUGMENT)
-    parts += _table("networks", {"classifier": recipe.classifier, "discriminator": recipe.discriminator}, NETWORKS)
+    own = {method: f"what {method} trains instead of the classifier" for method in recipe.own_networks}
+    networks = {"classifier": recipe.classifier, "discriminator": recipe.discriminator, **recipe.own_networks}
+    parts += _table("networks", networks, NETWORKS | own)
     parts += _table("joint", {"shift": recipe.shift}, JOINT)
     parts += _table("evaluate", asdict(recipe.evaluate), EVALUATE)
     for method in recipe.train:

@@ -12,7 +12,8 @@ from torch import nn
 from prood import data, processes
 from prood.data import Images, ImageSet
 from prood.errors import ProodError
-from prood.models import Discriminator, ProoD, build, load, save
+from prood.models import Discriminator, ProoD, load, save
+from prood.models.architectures import takes
 from prood.training.batches import Batches
 from prood.training.loop import fit
 from prood.training.recipe import Recipe
@@ -48,7 +49,7 @@ def train(
     if frozen is not None:
         shift = recipe.shift if shift is None else shift
         resolved |= {"discriminator_run": str(discriminator), "shift": shift}
-    model = _network(recipe, method, inside, options.seed, frozen, shift or 0.0).to(target)
+    model = _network(recipe, method, inside, outside, frozen, shift or 0.0).to(target)
     batches = Batches(
         inside,
         outside,
@@ -68,6 +69,8 @@ def train(
     if folder.finished:
         model = load(folder.folder, device=target)[0]
     else:
+        if not folder.checkpoint.is_file():  # else it was prepared, and the checkpoint has it all
+            objective.prepare(model, batches)
         fit(model, objective, batches, options, folder, console=console or Console(), title=method)
         facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
         facts |= {"eps": getattr(objective, "eps", facts.get("eps")), "data": facts.get("data", {}) | used}
@@ -157,12 +160,19 @@ def _class_names(inside: Images) -> list[str]:
 
 
 def _network(
-    recipe: Recipe, method: str, inside: Images, seed: int, frozen: Discriminator | None, shift: float
+    recipe: Recipe,
+    method: str,
+    inside: Images,
+    outside: Images | None,
+    frozen: Discriminator | None,
+    shift: float,
 ) -> nn.Module:
     """The network to train, its weights drawn from the recipe's seed."""
+    kind = {"name": "discriminator"} if method == "discriminator" else {"classes": len(_class_names(inside))}
+    spec = kind | recipe.network(method)
+    if takes(spec, "image"):
+        spec = {"image": list(inside.shape)} | spec
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        if method == "discriminator":
-            return build({"name": "discriminator", "image": list(inside.shape), **recipe.discriminator})
-        classifier = build({"classes": len(_class_names(inside)), **recipe.classifier})
-    return classifier if frozen is None else ProoD(classifier, frozen, shift)
+        torch.manual_seed(recipe.options(method).seed)
+        network = recipe.objective(method).network(spec, inside, outside)
+    return network if frozen is None else ProoD(network, frozen, shift)

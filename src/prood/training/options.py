@@ -11,6 +11,7 @@ from torch import nn
 
 from prood.bounds import NegativeLinear
 from prood.errors import ProodError
+from prood.models.mixtures import MixtureRatio
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class TrainOptions:
     batch: int = 128  # in-distribution images per step over all processes, and as many out-distribution ones
     optimizer: Literal["adam", "sgd"] = "adam"
     lr: float = 1e-3
-    weight_decay: float = 0.0  # coupled L2; never on a discriminator's last layer
+    weight_decay: float = 0.0  # coupled L2; never on a discriminator's last layer, nor on mixtures
     momentum: float = 0.9  # SGD only
     nesterov: bool = False  # SGD only
     warmup: float = 0.0  # the learning rate grows linearly from 0 up to this epoch
@@ -59,7 +60,8 @@ class TrainOptions:
         return rate
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        last = [p for m in model.modules() if isinstance(m, NegativeLinear) for p in m.parameters()]
+        apart = NegativeLinear, MixtureRatio  # to pull their weights to zero would make −1 of them, or move centres
+        last = [p for m in model.modules() if isinstance(m, apart) for p in m.parameters()]
         undecayed = {id(parameter) for parameter in last}
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         groups = [

@@ -13,7 +13,19 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from prood.data import Augment
 from prood.errors import ProodError
-from prood.training.objectives import CertifiedDiscriminator, Objective, OutlierExposure, Plain, SemiJoint
+from prood.training.objectives import (
+    ACET,
+    ATOM,
+    CCU,
+    EB,
+    GOOD,
+    CertifiedDiscriminator,
+    Objective,
+    OutlierExposure,
+    Plain,
+    Robust,
+    SemiJoint,
+)
 from prood.training.options import TrainOptions
 
 METHODS: dict[str, type[Objective]] = {
@@ -21,6 +33,12 @@ METHODS: dict[str, type[Objective]] = {
     "oe": OutlierExposure,
     "discriminator": CertifiedDiscriminator,
     "prood": SemiJoint,
+    "ccu": CCU,
+    "eb": EB,
+    "good": GOOD,
+    "acet": ACET,
+    "atom": ATOM,
+    "robust": Robust,
 }
 """The words of the command line, of the tables under [train], and their objectives."""
 
@@ -52,7 +70,7 @@ class EvaluateOptions:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One recipe: the tables of its TOML file. `networks` are two here, and `train` has a table per method."""
+    """One recipe: the tables of its TOML file. `networks` are taken apart, and `train` has a table per method."""
 
     name: str
     data: Data
@@ -61,6 +79,7 @@ class Recipe:
     discriminator: dict[str, Any]
     train: dict[str, dict[str, Any]]
     own_augment: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a method, where it differs from `augment`
+    own_networks: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a method, in place of the classifier
     shift: float = 0.0  # Δ of the joint model
     evaluate: EvaluateOptions = EvaluateOptions()
     description: str = ""  # the comment at the head of the file
@@ -75,6 +94,10 @@ class Recipe:
         table = self._table(method)
         return _pick(METHODS[method], table)
 
+    def network(self, method: str) -> dict[str, Any]:
+        """What this method trains: [networks.METHOD] where there is such a table, else the classifier."""
+        return self.discriminator if method == "discriminator" else self.own_networks.get(method, self.classifier)
+
     def resolved(self, method: str) -> dict[str, Any]:
         """Every setting that a run of this method depends on, defaults included."""
         network = "discriminator" if method == "discriminator" else "classifier"
@@ -83,7 +106,7 @@ class Recipe:
             "method": method,
             **asdict(self.data),
             "augment": asdict(self.augment_for(method)),
-            network: getattr(self, network),
+            network: self.network(method),
             "train": asdict(self.options(method)) | asdict(self.objective(method)),
             "evaluate": asdict(self.evaluate),
         }
@@ -117,7 +140,11 @@ class Recipe:
         return {
             "data": asdict(self.data),
             "augment": asdict(self.augment) | {method: dict(table) for method, table in self.own_augment.items()},
-            "networks": {"classifier": dict(self.classifier), "discriminator": dict(self.discriminator)},
+            "networks": {
+                "classifier": dict(self.classifier),
+                "discriminator": dict(self.discriminator),
+                **{method: dict(spec) for method, spec in self.own_networks.items()},
+            },
             "train": {method: dict(table) for method, table in self.train.items()},
             "joint": {"shift": self.shift},
             "evaluate": asdict(self.evaluate),
@@ -147,7 +174,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     _only(document, ("data", "augment", "networks", "train", "joint", "evaluate"), "a recipe")
     data, networks, train = (_sub(document, key) for key in ("data", "networks", "train"))
     _only(data, (), "[data]", Data)
-    _only(networks, ("classifier", "discriminator"), "[networks]")
+    _only(networks, ("classifier", *METHODS), "[networks]")
     augment, joint, evaluate = (_sub(document, key) for key in ("augment", "joint", "evaluate"))
     own_augment = {key: augment.pop(key) for key in METHODS if isinstance(augment.get(key), dict)}
     for method, table in own_augment.items():
@@ -165,6 +192,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         own_augment=own_augment,
         classifier=_sub(networks, "classifier"),
         discriminator=_sub(networks, "discriminator"),
+        own_networks={key: _sub(networks, key) for key in networks if key not in ("classifier", "discriminator")},
         train={method: _sub(train, method) for method in train},
         shift=_checked(joint.get("shift", 0.0), float, "shift"),
         evaluate=_pick(EvaluateOptions, evaluate),

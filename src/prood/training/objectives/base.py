@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from prood.data import Images
+from prood.models import build
+from prood.models.architectures import Spec
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,17 @@ class Objective:
 
     def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         raise TypeError(f"{type(self).__name__} does not define the loss")
+
+    def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
+        """What is trained, freshly initialised: the recipe's network itself, or a model around it.
+
+        `spec` is complete, with the number of classes. A method that detects by something else than the confidence of
+        a classifier wraps it into a model with a score of its own.
+        """
+        return build(spec)
+
+    def prepare(self, model: nn.Module, batches: Callable[[int], tuple[Batch, Batch | None]]) -> None:
+        """Before the first step: fit parts of the model to batches of the training sets, augmented as in training."""
 
     def diagnose(self, logs: dict[str, float]) -> str | None:
         """A complaint about a run that has gone wrong, with what to change; None while all is well."""

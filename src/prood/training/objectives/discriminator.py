@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from prood.bounds import Box, concretise, interval, relax
 from prood.errors import ProodError
 from prood.models import Discriminator
+from prood.training.objectives.attack import climb
 from prood.training.objectives.base import Batch, Logs, Objective, Step, ramp
 
 
@@ -96,16 +97,7 @@ class CertifiedDiscriminator(Objective):
 
     def attack(self, model: Discriminator, batch: Batch, eps: Tensor) -> Tensor:
         """A few sign-gradient steps on g from a random start in the ball, inside [0, 1]."""
-        assert batch.noise is not None
-        clean = batch.images
-        low, high = (clean - eps).clamp(0, 1), (clean + eps).clamp(0, 1)
-        # Not torch.autograd.grad, which a compiler cannot follow.
-        ascent = torch.func.grad(lambda images: model(images).sum())
-        with torch.no_grad():
-            images = torch.clamp(clean + eps * batch.noise, low, high)
-            for _ in range(self.attack_steps):
-                images = torch.clamp(images + self.attack_step_size * eps * ascent(images).sign(), low, high)
-        return images
+        return climb(model, batch, eps, steps=self.attack_steps, step_size=self.attack_step_size)
 
     def diagnose(self, logs: dict[str, float]) -> str | None:
         if logs["live"] > 0 and logs["spread"] > 1e-3:

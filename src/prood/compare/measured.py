@@ -1,0 +1,61 @@
+"""What a comparison measures besides the evaluations: robust accuracy, and what a model says far away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from prood import data, processes
+from prood.atomic import write_text
+from prood.errors import ProodError
+from prood.evaluation import Evaluation
+from prood.evaluation.far import Far, far_away
+from prood.evaluation.robustness import Robustness, robust_accuracy
+from prood.models import load
+
+FILE = "measured.json"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`of` names the evaluation that they go with: the same weights, images, radius and attacks."""
+
+    of: str
+    far: Far
+    robustness: Robustness | None  # None for a model that does not classify
+
+
+def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Measured:
+    """The measurements that are in the run's folder if they go with this evaluation, else new ones."""
+    found = _read(run / FILE)
+    if found is not None and found.of == evaluation.identity:
+        return found
+    target = processes.device(device)
+    model, _ = load(run, device=target)
+    inside = data.load(evaluation.inside)
+    outside = data.load(evaluation.outside, like=inside, split="test")
+    robustness = None
+    if evaluation.accuracy is not None:
+        options: dict[str, Any] = {"attacks": evaluation.attacks, "limit": evaluation.limit, "seed": evaluation.seed}
+        robustness = robust_accuracy(model, inside, evaluation.eps, device=target, **options)
+    far = far_away(model, inside, outside, seed=evaluation.seed, device=target)
+    made = Measured(evaluation.identity, far, robustness)
+    if processes.is_main():
+        write_text(run / FILE, json.dumps(asdict(made), indent=2) + "\n")
+    return made
+
+
+def _read(file: Path) -> Measured | None:
+    if not file.is_file():
+        return None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        far: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in content["far"].items()
+        }
+        robustness = content["robustness"]
+        return Measured(content["of"], Far(**far), None if robustness is None else Robustness(**robustness))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ProodError(f"{file} is damaged or of another format: remove it and compare again") from None

@@ -1,0 +1,125 @@
+"""The properties of the paper's Table 1, each with the rule that decides it from measured numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prood.compare.rows import FAR, Row
+
+Rows = Mapping[str, Row]
+"""By the name of the run."""
+
+
+class Mark(StrEnum):
+    yes = "yes"
+    partly = "partly"
+    no = "no"
+    none = "none"  # the property does not apply, or was not measured
+
+    @property
+    def sign(self) -> str:
+        return {"yes": "✓", "partly": "(✓)", "no": "✗", "none": "–"}[self]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`number` is what a row is judged by, `judge` turns it into a mark, and `says` states both in words."""
+
+    key: str
+    title: str
+    says: str
+    number: Callable[[Row], float | None]
+    judge: Callable[[Row, Rows], Mark]
+
+    def mark(self, row: Row, rows: Rows) -> Mark:
+        return Mark.none if self.number(row) is None else self.judge(row, rows)
+
+
+NEAR, NOT_FAR = 0.01, 0.03
+"""How far below the reference still counts as equal, and as partly so: a point, and the three of the paper's grey."""
+CHANCE = 0.5
+"""The AUC of a coin."""
+PROVED = 0.1
+ALMOST_ALL = 0.999
+
+
+def _behind(number: Callable[[Row], float | None], reference: str) -> Callable[[Row, Rows], Mark]:
+    def judge(row: Row, rows: Rows) -> Mark:
+        own, best = number(row), number(rows[reference]) if reference in rows else None
+        if own is None or best is None:
+            return Mark.none
+        behind = best - own - 1e-9  # a difference of exactly a point is within a point
+        return Mark.yes if behind <= NEAR else Mark.partly if behind <= NOT_FAR else Mark.no
+
+    return judge
+
+
+def _accuracy(row: Row) -> float | None:
+    return row.accuracy
+
+
+def _clean(row: Row) -> float | None:
+    return row.mean("auc")
+
+
+def _adversarial(row: Row, rows: Rows) -> Mark:
+    values = row.values("aauc")
+    if sum(values) / len(values) >= CHANCE:
+        return Mark.yes
+    return Mark.partly if max(values) >= CHANCE else Mark.no
+
+
+def _certified(row: Row, rows: Rows) -> Mark:
+    values = row.values("gauc")
+    if sum(values) / len(values) >= PROVED:
+        return Mark.yes
+    return Mark.partly if max(values) > 0 else Mark.no
+
+
+def _asymptotic(row: Row, rows: Rows) -> Mark:
+    found = row.far_auc()
+    return Mark.yes if found >= ALMOST_ALL else Mark.partly if found >= CHANCE else Mark.no
+
+
+RULES = (
+    Rule(
+        "accuracy",
+        "high accuracy",
+        f"accuracy: ✓ at most {NEAR:.0%} (absolute) below Plain's, (✓) at most {NOT_FAR:.0%}",
+        _accuracy,
+        _behind(_accuracy, "plain"),
+    ),
+    Rule(
+        "clean",
+        "clean OOD",
+        f"mean AUC over the sets: ✓ at most {NEAR:.0%} (absolute) below OE's, (✓) at most {NOT_FAR:.0%}",
+        _clean,
+        _behind(_clean, "oe"),
+    ),
+    Rule(
+        "adversarial",
+        "adversarial OOD",
+        f"mean AAUC over the sets, under attack: ✓ at least {CHANCE:.0%}, a coin's; (✓) at least that on one set",
+        lambda row: row.mean("aauc"),
+        _adversarial,
+    ),
+    Rule(
+        "certificates",
+        "certificates",
+        f"mean GAUC over the sets, proved: ✓ at least {PROVED:.0%}, (✓) above 0 on one set",
+        lambda row: row.mean("gauc"),
+        _certified,
+    ),
+    Rule(
+        "asymptotics",
+        "asymptotics",
+        f"AUC of the in-distribution against points x + {FAR:g}·n with random n in [−0.5, 0.5]^d: "
+        f"✓ at least {ALMOST_ALL:.1%}, (✓) at least {CHANCE:.0%}. Measured, in random directions; there is a theorem "
+        "for CCU, and for ProoD in directions that keep a last hidden unit of g active",
+        lambda row: row.far_auc(),
+        _asymptotic,
+    ),
+)
+"""The one place where a tick is decided."""

@@ -1,0 +1,73 @@
+"""What a model says far away from all data (App. A of the paper): along x + α·n for random directions n."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from prood.data import ImageSet, generator
+from prood.errors import ProodError
+from prood.evaluation.metrics import auc
+from prood.models import Score, score_of
+
+ALPHAS = (0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0)
+"""How far to go; n lies in [−0.5, 0.5]^d, so that α = 1 is as far as pixels go."""
+TRAJECTORIES = 100
+
+
+@dataclass(frozen=True)
+class Far:
+    """Along trajectories that leave the data: a number for each of `alphas`.
+
+    `confidence` is the mean over the trajectories of the largest probability of a class, None for a model that does not
+    classify. `auc` says how well the score tells points that far away from the in-distribution.
+    """
+
+    alphas: tuple[float, ...]
+    trajectories: int
+    auc: tuple[float, ...]
+    confidence: tuple[float, ...] | None
+    classes: int | None
+
+
+@torch.no_grad()
+def far_away(
+    model: nn.Module | Score,
+    inside: ImageSet,
+    outside: ImageSet,
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    trajectories: int = TRAJECTORIES,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+) -> Far:
+    """Follow x + α·n for images x of `outside`, one uniform direction n ∈ [−0.5, 0.5]^d for each.
+
+    A ReLU network is affine far out, and its confidence goes to 1 in almost every direction (Hein et al., 2019).
+    """
+    if not alphas or trajectories < 1:
+        raise ProodError("at least one distance and one trajectory are needed to see what is far away")
+    score = model if isinstance(model, Score) else score_of(model)
+    score.model.to(device).eval()
+    chosen = outside.subset(trajectories, seed)
+    images = chosen.floats(range(len(chosen))).to(device)
+    directions = (torch.rand(images.shape, generator=generator(seed, 0, 0)) - 0.5).to(device)
+    here = torch.cat([score(part).double() for part in _parts(inside, device)]).cpu()
+    classifies = score.logits(images[:1]) is not None
+    aucs, confidences, classes = [], [], None
+    for alpha in alphas:
+        points = images + alpha * directions
+        aucs.append(auc(here, score(points).double().cpu()))
+        if classifies:
+            logits: Tensor = score.model(points)
+            classes = logits.shape[1]
+            confidences.append(logits.double().softmax(1).amax(1).mean().item())
+    confidence = tuple(confidences) if classifies else None
+    return Far(tuple(map(float, alphas)), len(chosen), tuple(aucs), confidence, classes)
+
+
+def _parts(images: ImageSet, device: str | torch.device) -> list[Tensor]:
+    return [images.floats(rows).to(device) for rows in torch.split(torch.arange(len(images)), 250)]

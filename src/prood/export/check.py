@@ -1,0 +1,112 @@
+"""Whether ONNX Runtime returns what torch returns, and whether its bound is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prood.detector import Detector
+from prood.errors import ProodError
+from prood.export.graph import OUTPUTS
+
+RADII = (0.01, 0.1)
+TOLERANCE = 1e-4
+"""How far the two may be apart: what float32 does to logits of any size. Usually it is a thousandth of this."""
+
+_CLOSE = 1e-3
+"""Classes whose logits are closer than this, relative to the largest, may change places by rounding."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The largest differences between ONNX Runtime and torch, over so many images."""
+
+    images: int
+    probabilities: float
+    p_in: float
+    confidence: float
+    upper_bound: float
+
+
+def check(path: Path | str, detector: Detector, images: Tensor | None = None) -> Agreement:
+    """Compare a file with the detector that it was made from, and the bound with the confidences; or raise an error.
+
+    `images` are float32 in [0, 1], (N, C, H, W); without them grey ones, noise and patterns are taken.
+    """
+    images = examples(detector) if images is None else images
+    session = open_session(path)
+    logits, expected = _expected(detector, images)
+    found: dict[str, float] = dict.fromkeys(OUTPUTS, 0.0)
+    for eps in RADII:
+        got = run(session, images, eps)
+        radius = float(np.float32(eps))
+        expected["upper_bound"] = detector.model.upper_bound(images, radius).numpy()
+        for name in OUTPUTS:
+            found[name] = max(found[name], _distance(got[name], expected[name]))
+        above = max(np.max(values - got["upper_bound"]) for values in (got["confidence"], expected["confidence"]))
+        if above > 0:
+            raise ProodError(f"the exported bound is wrong: a confidence is {above:g} above it at eps {eps}")
+        if _classes_differ(got["probabilities"], logits):
+            raise ProodError("ONNX Runtime gives another class than torch: the classifier was not exported faithfully")
+    wrong = {name: distance for name, distance in found.items() if not distance <= TOLERANCE}
+    if wrong:
+        said = ", ".join(f"{name} by {distance:g}" for name, distance in wrong.items())
+        raise ProodError(f"ONNX Runtime and torch disagree in {said}: the model was not exported faithfully")
+    return Agreement(len(images), **found)
+
+
+def open_session(path: Path | str, level: str = "all") -> Any:
+    """A session on the CPU. `level` is what the runtime may do to the graph: disabled, basic, extended or all."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait shall not burn a core
+    words = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, words.get(level, "ORT_ENABLE_ALL"))
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime's exceptions have no common type of their own
+        raise ProodError(f"ONNX Runtime cannot load {Path(path).name}: {str(error).splitlines()[0]}") from None
+
+
+def run(session: Any, images: Tensor, eps: float) -> dict[str, NDArray[Any]]:
+    """The outputs by name."""
+    feed = {"images": images.numpy(), "eps": np.array(eps, dtype=np.float32)}
+    return dict(zip(OUTPUTS, session.run(list(OUTPUTS), feed), strict=True))
+
+
+def examples(detector: Detector) -> Tensor:
+    """A black, a grey and a white image, and noise of fine and of coarse grey values."""
+    source = torch.Generator().manual_seed(0)
+    flat = torch.tensor([0.0, 0.5, 1.0]).reshape(-1, 1, 1, 1).expand(-1, *detector.shape)
+    noise = torch.rand(2, *detector.shape, generator=source)
+    return torch.cat([flat, noise[:1], (noise[1:] * 3).round() / 3])
+
+
+@torch.no_grad()
+def _expected(detector: Detector, images: Tensor) -> tuple[Tensor, dict[str, NDArray[Any]]]:
+    model = detector.model.to("cpu").eval()
+    said = detector.predict(images)
+    values = {
+        "probabilities": model.log_probabilities(images).exp().numpy(),
+        "p_in": said.p_in,
+        "confidence": said.confidence,
+    }
+    return model.logits(images), values
+
+
+def _distance(got: NDArray[Any], expected: NDArray[Any]) -> float:
+    """The largest difference; infinite where the shapes differ, NaN where a value is."""
+    return float(np.max(np.abs(got - expected), initial=0.0)) if got.shape == expected.shape else np.inf
+
+
+def _classes_differ(probabilities: NDArray[Any], logits: Tensor) -> bool:
+    top = logits.topk(2, 1).values
+    clear = (top[:, 0] - top[:, 1] > _CLOSE * top[:, 0].abs()).numpy()
+    return bool((clear & (probabilities.argmax(1) != logits.argmax(1).numpy())).any())

@@ -1,0 +1,171 @@
+"""A classifier whose own confidence is certified, by bounds of all differences of logits (Bitterwolf et al., 2020)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from prood import bounds
+from prood.bounds.box import widen
+from prood.bounds.concrete import maximum
+from prood.bounds.rounding import check_deployed
+from prood.errors import ProodError
+from prood.models.architectures import architecture
+from prood.models.discriminators import body
+from prood.models.joint import confidence_logit
+from prood.models.score import Score, quick_logits, scores
+
+CLASSIFIER_SIZES = {
+    "XL": "128 128 256s2 256 256 fc512 fc512",  # GOOD's for 32×32: the body of discriminator C1, and two hidden layers
+    "digits": "32s2 64s2 fc128",
+}
+"""In the words of `discriminators.SIZES`; all of them end in a linear layer with the classes."""
+
+_TINY = torch.finfo(torch.float64).tiny
+_PLANES = 512  # passed back to the images at once
+
+
+class CertifiedClassifier(nn.Module):
+    """A Sequential of layers with bound rules that ends in a linear layer; calling it returns logits."""
+
+    def __init__(self, network: nn.Sequential) -> None:
+        super().__init__()
+        if len(network) < 2 or type(network[-1]) is not nn.Linear:
+            raise ProodError("a certified classifier must end in nn.Linear: its rows' differences are what is bounded")
+        self.body = nn.Sequential(*list(network)[:-1])
+        self.last = network[-1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.body(images))
+        return logits
+
+    def covered(self, images: Tensor) -> Tensor:
+        """The logits in arithmetic that certificates cover, whatever the settings for GPUs are."""
+        with bounds.strict(images.device):
+            logits: Tensor = self(images)
+        return logits
+
+    def differences(self, hidden: bounds.Box) -> Tensor:
+        """For training: interval bounds of all f_k − f_l from a box behind the body; (N, K, K), differentiable.
+
+        The last layer is merged with the difference, (w_k − w_l)·h: twice its bound of a logit would be far more.
+        """
+        centre = widen(self.last(hidden.middle))
+        rows = (self.last.weight[:, None] - self.last.weight).abs().flatten(0, 1)
+        radius = widen(F.linear(hidden.radius, rows)).reshape(len(centre), -1, centre.shape[1])
+        return centre[:, :, None] - centre[:, None] + radius
+
+    @torch.no_grad()
+    def difference_bounds(
+        self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]
+    ) -> tuple[Tensor, Tensor]:
+        """At least f_k(u) − f_l(u) for every u in the ball inside [0, 1]^d: (N, K, K), and a bound of all |f|: (N,).
+
+        By intervals with the last layer merged (`method="ibp"`, GOOD's own), by planes that are passed back to the
+        image ("crown-ibp"), or the smaller of both, which is also what the tighter methods give here. Sound arithmetic
+        covers the rounding of f_k and of f_l, each by itself. A ball of another norm lies inside that of the maximum.
+        """
+        sound = options.get("arithmetic", "sound") == "sound"
+        network: CertifiedClassifier = self
+        if sound:
+            check_deployed(self, images)
+            box = bounds.Box.sound_ball(images, eps).double()
+            network = copy.deepcopy(self).double()  # where our own rounding does not count
+        else:
+            box = replace(bounds.Box.ball(images, eps, points=images.clamp(0, 1)), anchored=True)
+        with bounds.strict(images.device) if sound else nullcontext():
+            return network._difference_bounds(box, options.get("method", "best"))
+
+    def _difference_bounds(self, box: bounds.Box, method: bounds.Method) -> tuple[Tensor, Tensor]:
+        linear = method != "ibp"
+        hidden, pull_body = bounds.relax(self.body, box) if linear else (bounds.interval(self.body, box), None)
+        output, pull_last = bounds.relax(self.last, hidden)
+        count, classes = output.radius.shape
+        first, second = (~torch.eye(classes, dtype=torch.bool, device=output.radius.device)).nonzero().T
+        one_hot = torch.eye(classes, dtype=output.radius.dtype, device=output.radius.device)
+        signs = one_hot[first] - one_hot[second]
+        found = torch.empty(count * len(signs), dtype=torch.float64, device=signs.device)
+        size = _PLANES if linear else max(1, 2**24 // hidden.radius[0].numel())
+        for rows in torch.split(torch.arange(len(found), device=signs.device), size):
+            slope = signs[rows % len(signs)]
+            plane = pull_last(bounds.Plane(slope, torch.zeros_like(slope[:, 0]), owner=rows // len(signs)))
+            bound = maximum(hidden, plane)
+            if pull_body is not None:
+                ways = [maximum(box, pull_body(replace(plane, middle=middle))) for middle in (False, True)]
+                backward = torch.minimum(*ways)
+                bound = backward if method == "crown-ibp" else torch.minimum(bound, backward)
+            found[rows] = bound.double()
+        result = torch.zeros(count, classes, classes, dtype=torch.float64, device=signs.device)
+        result[:, first, second] = found.reshape(count, -1)
+        result = torch.where(result.isnan(), torch.inf, result)
+        if output.overflow is not None:
+            result = torch.where(output.overflow[:, None, None], torch.inf, result)
+        return result, output.size.double().amax(1)
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+        """A bound of the confidence max_k p(k|u) over the ball, in float64."""
+        bound = confidence_logit_bound(*self.difference_bounds(images, eps, **options))
+        odds = self.last.out_features * bound.exp()  # (K·c − 1)/(1 − c)
+        confidence = torch.where(bound == torch.inf, 1.0, (odds + 1) / (odds + self.last.out_features))
+        return (confidence * (1 + 2.0**-44)).clamp(max=1)
+
+
+def confidence_logit_bound(differences: Tensor, size: Tensor) -> Tensor:
+    """A bound of `confidence_logit` from bounds D of all differences and one of |f|; (N,).
+
+    If k is the most probable class, c ≤ 1/(1 + S) with S = Σ_{l≠k} exp(−D_kl), and log((c − 1/K)/(1 − c)) is
+    log(K − 1 − S) − log K − log S. Which class it is nobody knows: so the largest of them.
+    """
+    classes = differences.shape[1]
+    own = torch.eye(classes, dtype=torch.bool, device=differences.device)
+    log_missing = torch.where(own, -torch.inf, -differences).logsumexp(2)
+    excess = (-torch.expm1(-differences)).sum(2).clamp_min(_TINY)  # K − 1 − S: the diagonal is zero
+    bound = (excess.log() - math.log(classes) - log_missing).amax(1)
+    # The score and this are computed in float64, from logits of this size: some roundings of either.
+    room = (classes + 256) * 2.0**-52 * (4 + size + bound.abs())
+    return torch.where(bound.isfinite() & room.isfinite(), bound + room, torch.inf)
+
+
+@scores(CertifiedClassifier)
+class CertifiedConfidence(Score):
+    """The classifier's confidence as log((c − 1/K)/(1 − c)), in arithmetic that its certificate covers."""
+
+    model: CertifiedClassifier
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return confidence_logit(self.model.covered(images))
+
+    def quick(self, images: Tensor) -> Tensor:
+        return confidence_logit(quick_logits(self.model, images))
+
+    def logits(self, images: Tensor) -> Tensor:
+        return self.model.covered(images)
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+        return confidence_logit_bound(*self.model.difference_bounds(images, eps, **options))
+
+
+@architecture("certified-classifier")
+def certified_classifier(
+    classes: int = 10,
+    size: str = "XL",
+    *,
+    image: Sequence[int] = (3, 32, 32),
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> CertifiedClassifier:
+    """A certified classifier of a named size (see `CLASSIFIER_SIZES`) for images (channels, height, width)."""
+    if size not in CLASSIFIER_SIZES:
+        raise ProodError(f"unknown classifier size {size!r}: choose one of {', '.join(CLASSIFIER_SIZES)}")
+    layers, features = body(CLASSIFIER_SIZES[size], image, mean, std)
+    if not features:
+        raise ProodError(f"images of {image[1]}×{image[2]} are too small for a classifier of size {size!r}")
+    return CertifiedClassifier(nn.Sequential(*layers, nn.Linear(features, classes)))

@@ -1,0 +1,70 @@
+"""A classifier with a class more, for everything that is none of the others; its score is that class (ATOM)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from prood.errors import ProodError
+from prood.models.architectures import Spec, architecture, build, spec_of
+from prood.models.score import Score, quick_logits, scores
+
+
+class ExtraClass(nn.Module):
+    """A network with K + 1 outputs, the last of them for the out-distribution.
+
+    Calling it returns the K logits of the classes, so that it is a classifier like any other; `extended` returns all.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        return {"name": "extra-class", "network": spec_of(self.network)}
+
+    def extended(self, images: Tensor) -> Tensor:
+        """The K + 1 logits."""
+        logits: Tensor = self.network(images)
+        return logits
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.extended(images)[:, :-1]
+
+
+@architecture("extra-class")
+def extra_class(network: Spec) -> ExtraClass:
+    """Around the network with this spec, whose number of classes counts the extra one."""
+    return ExtraClass(build(network))
+
+
+def with_extra_class(spec: Spec) -> ExtraClass:
+    """Around the classifier with this spec, which gets one class more."""
+    classes = spec.get("classes")
+    if not isinstance(classes, int):
+        raise ProodError(f"architecture {spec.get('name')!r} does not say how many classes it has, to give it one more")
+    return extra_class({**spec, "classes": classes + 1})
+
+
+def not_last(logits: Tensor) -> Tensor:
+    """log((1 − p) / p) for the probability p of the last class: it keeps its digits where p is near 0 or 1."""
+    return logits[:, :-1].logsumexp(1) - logits[:, -1]
+
+
+@scores(ExtraClass)
+class NotExtra(Score):
+    """log((1 − p) / p) for the probability p of the extra class. It has no certificate."""
+
+    model: ExtraClass
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return not_last(self.model.extended(images).double())
+
+    def quick(self, images: Tensor) -> Tensor:
+        return not_last(quick_logits(self.model.network, images).double())
+
+    def logits(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(images)
+        return logits

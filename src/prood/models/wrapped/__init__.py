@@ -1,0 +1,16 @@
+"""Somebody else's classifier inside a joint model: torchvision, timm, Hugging Face, ONNX, TorchScript, torch.export."""
+
+from prood.models.wrapped.module import Facts, Wrapped, wrapped_parts
+from prood.models.wrapped.opening import WrapOptions, open_classifier, trial_images
+from prood.models.wrapped.preprocessing import INTERPOLATIONS, Preprocessing
+
+__all__ = [
+    "INTERPOLATIONS",
+    "Facts",
+    "Preprocessing",
+    "WrapOptions",
+    "Wrapped",
+    "open_classifier",
+    "trial_images",
+    "wrapped_parts",
+]

@@ -1,0 +1,181 @@
+"""A foreign classifier as a module that takes the joint model's images and returns logits, and its file on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from prood.atomic import replacing
+from prood.errors import ProodError
+from prood.models.architectures import architecture, build
+from prood.models.wrapped.foreign import first_line
+from prood.models.wrapped.outputs import logits_of
+from prood.models.wrapped.packages import build_network
+from prood.models.wrapped.preprocessing import Preprocessing
+from prood.models.wrapped.programs import ENDINGS, Program, open_program, sha256
+
+LAYOUTS = ("NCHW", "NHWC")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is needed to build a wrapped classifier again; it is the architecture in the model's file.
+
+    Either `file` and its `sha256` for a classifier that is a file beside the model's (kinds onnx, torchscript and
+    export), or `model`, what a package (torchvision, timm, hf) or Prood builds its network from. A program that takes
+    only batches of one length says so in `batch`.
+    """
+
+    kind: str
+    classes: int
+    preprocessing: Preprocessing
+    output: str | int | None = None
+    probabilities: bool = False
+    layout: str = "NCHW"
+    batch: int | None = None
+    file: str | None = None
+    sha256: str | None = None
+    model: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        known = (*ENDINGS, "torchvision", "timm", "hf", "prood")
+        stored = self.kind in ENDINGS
+        if self.kind not in known or self.layout not in LAYOUTS or self.classes < 2 or (self.batch or 1) < 1:
+            raise ProodError(
+                f"no wrapped classifier is of kind {self.kind!r} with {self.classes} classes, as is written"
+            )
+        if stored and (not self.file or not self.sha256 or Path(self.file).name != self.file):
+            raise ProodError(f"a wrapped {self.kind} classifier has a file beside the model's, not {self.file!r}")
+        if not stored and not isinstance(self.model, Mapping):
+            raise ProodError(f"a wrapped {self.kind} classifier says what it is built from, not {self.model!r}")
+
+    def spec(self) -> dict[str, Any]:
+        facts = asdict(self) | {"preprocessing": self.preprocessing.spec()}
+        return {"name": "wrapped"} | {key: value for key, value in facts.items() if value is not None}
+
+    def digest(self) -> bytes:
+        """Over everything, the hash of the file among it."""
+        return hashlib.sha256(json.dumps(self.spec(), sort_keys=True).encode()).digest()
+
+
+class Wrapped(nn.Module):
+    """Somebody else's classifier with its own preprocessing: images in [0, 1] in, logits out.
+
+    A network of a package, or of ours, is a part like any other, and its weights lie in Prood's file. A program stays
+    a file of its own, and its weights are no parameters here. The buffer `digest` stands for both and for the
+    preprocessing, so that the fingerprint of a model tells any two of them apart.
+    """
+
+    digest: Tensor
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, facts: Facts, network: nn.Module | None = None) -> None:
+        super().__init__()
+        self.facts = facts
+        self.network = network
+        self.program: Program | None = None  # no module, so what is in it is no part, and is not saved twice
+        self.path: Path | None = None
+        self.content: bytes | None = None  # of a program that lies in no folder of ours yet
+        prepares = facts.preprocessing
+        self.register_buffer("digest", torch.tensor(list(facts.digest()), dtype=torch.uint8))
+        self.register_buffer("mean", torch.tensor(prepares.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(prepares.std).view(-1, 1, 1), persistent=False)
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        return self.facts.spec()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = self.answer(images)
+        if self.facts.probabilities:
+            # The smallest normal number: what underflowed to zero has no finite logarithm, and no gradient.
+            logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
+        if logits.shape != (len(images), self.facts.classes):
+            raise ProodError(
+                f"the classifier returned {tuple(logits.shape)} for {len(images)} images, and {self.facts.classes} "
+                "classes when it was wrapped"
+            )
+        return logits
+
+    def answer(self, images: Tensor) -> Tensor:
+        """What the classifier itself returns, logits or probabilities, one row for each image."""
+        prepared = (self.facts.preprocessing.fitted(images) - self.mean) / self.std
+        if self.facts.layout == "NHWC":
+            prepared = prepared.permute(0, 2, 3, 1)
+        size = self.facts.batch
+        if size is None or not len(prepared):
+            return self._called(prepared)
+        # In batches of the one length that a program takes, the last filled up with copies of its last image.
+        missing = -len(prepared) % size
+        full = torch.cat([prepared, prepared[-1:].expand(missing, -1, -1, -1)]) if missing else prepared
+        return torch.cat([self._called(part) for part in torch.split(full, size)])[: len(prepared)]
+
+    def _called(self, prepared: Tensor) -> Tensor:
+        run = self.network if self.program is None else self.program.run
+        if run is None:
+            raise ProodError("the classifier's file is not opened yet: load the model with prood.load")
+        return logits_of(run(prepared), output=self.facts.output)
+
+    def attach(self, folder: Path) -> None:
+        """Open what lies in the folder of the model's file."""
+        if bytes(self.digest.tolist()) != self.facts.digest():
+            raise ProodError(f"the model in {folder} has another wrapped classifier than it describes: wrap it again")
+        if self.facts.file is not None:
+            path = folder / self.facts.file
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise ProodError(f"the wrapped classifier {path} cannot be read: {error.strerror or error}") from None
+            if sha256(content) != self.facts.sha256:
+                raise ProodError(f"{path} is not the file that was wrapped: its hash differs; wrap it again")
+            self.program, self.path = open_program(self.facts.kind, content), path
+
+    def store(self, folder: Path) -> None:
+        """Put the classifier's file into the folder of the model's, unless it is there."""
+        if self.facts.file is None:
+            return
+        target = folder / self.facts.file
+        if self.content is None and target == self.path:
+            return
+        try:
+            content = self.path.read_bytes() if self.content is None and self.path else self.content or b""
+        except OSError:
+            raise ProodError(
+                f"the file {self.path} of the classifier is gone: load the model from where it is"
+            ) from None
+        if sha256(content) != self.facts.sha256:
+            raise ProodError(f"{self.path} was changed since the model was loaded: load it again")
+        with replacing(target) as aside:
+            aside.write_bytes(content)
+        self.path, self.content = target, None
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Wrapped:
+        """Move what is no part as well: `to`, `cuda` and `float` all come by here."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.program is not None and self.program.network is not None:
+            self.program.network._apply(fn)  # type: ignore[no-untyped-call]
+        return self
+
+
+@architecture("wrapped")
+def _wrapped(**facts: Any) -> nn.Module:
+    try:
+        values = facts | {"preprocessing": Preprocessing.of(facts["preprocessing"])}
+        read = Facts(**values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ProodError(f"the description of a wrapped classifier cannot be read: {first_line(error)}") from None
+    if read.model is None:
+        return Wrapped(read)
+    return Wrapped(read, build(read.model) if read.kind == "prood" else build_network(read.kind, read.model))
+
+
+def wrapped_parts(model: nn.Module) -> list[Wrapped]:
+    return [part for part in model.modules() if isinstance(part, Wrapped)]

@@ -1,0 +1,227 @@
+"""From the name of a classifier to a wrapped one that has answered a few images."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prood.errors import ProodError
+from prood.models.architectures import spec_of
+from prood.models.discriminators import Discriminator
+from prood.models.joint import ProoD
+from prood.models.wrapped.foreign import first_line
+from prood.models.wrapped.module import Facts, Wrapped
+from prood.models.wrapped.outputs import look_like_probabilities
+from prood.models.wrapped.packages import open_network
+from prood.models.wrapped.preprocessing import Preprocessing
+from prood.models.wrapped.programs import ENDINGS, content_of, kind_of, open_program, sha256
+from prood.models.wrapped.source import Source
+
+PACKAGES = ("torchvision", "timm", "hf")
+
+
+@dataclass(frozen=True)
+class WrapOptions:
+    """What a user may say of a classifier; None is what it says itself, or what a look at it tells.
+
+    `image`, `resize`, `interpolation`, `mean` and `std` are those of `Preprocessing`. `output` names the logits among
+    several things that it returns. `probabilities`: it ends in a softmax. `weights` is a .safetensors file for
+    torchvision:NAME and timm:NAME.
+    """
+
+    image: tuple[int, int, int] | None = None
+    resize: int | tuple[int, int] | None = None
+    interpolation: str | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    output: str | int | None = None
+    probabilities: bool | None = None
+    weights: Path | None = None
+
+
+def open_classifier(
+    classifier: str | Path,
+    image: Sequence[int],
+    *,
+    options: WrapOptions | None = None,
+    classes: Sequence[str] | None = None,
+) -> tuple[Wrapped, tuple[str, ...] | None]:
+    """The classifier of this name for images of shape `image`, and the names of its classes if they are known.
+
+    `torchvision:resnet50`, `timm:resnet18.a1_in1k`, `hf:FOLDER-OR-NAME`, a file (.onnx, .pt, .pt2), or a run of ours.
+    A few images are tried: what does not take them, answers NaN or answers otherwise the next time is refused.
+    """
+    options = options or WrapOptions()
+    source = _found(str(classifier), options, None if classes is None else len(classes))
+    shape = (int(image[0]), int(image[1]), int(image[2]))
+    facts = _facts(source, options, shape)
+    images = trial_images(shape)
+    answer = _raw(_made(facts, source), images, source)
+    count = answer.shape[1]
+    if count < 2:
+        raise ProodError(f"{classifier} returns one number for an image: a classifier has two classes or more")
+    is_softmax = look_like_probabilities(answer) if options.probabilities is None else options.probabilities
+    if is_softmax and not (answer >= 0).all():
+        raise ProodError(f"{classifier} returns negative numbers: they are logits and no probabilities")
+    names = tuple(classes) if classes is not None else source.names
+    if names is not None and len(names) != count:
+        raise ProodError(f"{classifier} has {count} classes, and there are {len(names)} names for them")
+    wrapped = _made(replace(facts, classes=count, probabilities=is_softmax), source)
+    _try(wrapped, images)
+    return wrapped, names
+
+
+def trial_images(shape: tuple[int, int, int]) -> Tensor:
+    """Four images in [0, 1]: two of noise, a ramp and plain grey; the same every time."""
+    noise = torch.rand((2, *shape), generator=torch.Generator().manual_seed(0))
+    ramp = torch.linspace(0, 1, shape[2]).expand(1, *shape)
+    return torch.cat([noise, ramp, torch.full((1, *shape), 0.5)])
+
+
+def _found(text: str, options: WrapOptions, classes: int | None) -> Source:
+    package, colon, name = text.partition(":")
+    if colon and package in PACKAGES:
+        return open_network(package, name, weights=options.weights, classes=classes)
+    if options.weights is not None:
+        raise ProodError("--weights belongs to torchvision:NAME and timm:NAME: this classifier has its own")
+    path = Path(text)
+    if path.is_file() and path.suffix != ".safetensors":
+        return _program(path)
+    if path.suffix in (*ENDINGS.values(), ".pth"):
+        raise ProodError(f"there is no file {path}: name a classifier's file, a run, or torchvision:, timm: or hf:NAME")
+    return _of_ours(text)
+
+
+def _program(path: Path) -> Source:
+    try:
+        content = content_of(path)
+    except OSError as error:
+        raise ProodError(f"cannot read {path}: {error.strerror or error}") from None
+    kind = kind_of(path, content)
+    program = open_program(kind, content)
+    weights = () if program.network is None else program.network.parameters()
+    first = next((weight for weight in weights if weight.ndim == 4), None)
+    return Source(
+        kind,
+        path=path,
+        content=content,
+        program=program,
+        channels=None if first is None else int(first.shape[1]),
+        names=_names_in(program.notes),
+    )
+
+
+def _of_ours(text: str) -> Source:
+    from prood.models.files import load
+
+    network, about = load(text)
+    if isinstance(network, Discriminator | ProoD | Wrapped):
+        raise ProodError(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
+    first = next((value for value in network.parameters() if value.ndim == 4), None)
+    return Source(
+        "prood",
+        network=network,
+        model=spec_of(network),
+        channels=None if first is None else int(first.shape[1]),
+        names=None if about.classes is None else tuple(about.classes),
+    )
+
+
+def _facts(source: Source, options: WrapOptions, shape: tuple[int, int, int]) -> Facts:
+    """All but the number of classes, which is known once it has answered."""
+    axes = None if source.program is None else source.program.shape
+    layout, batch, declared = _declared(axes, shape)
+    channels = source.channels if source.channels in (1, 3) and axes is None else declared[0]
+    own = source.preprocessing or Preprocessing(options.image or (channels, *declared[1:]))
+    given = {name: getattr(options, name) for name in ("image", "resize", "interpolation", "mean", "std")}
+    if options.image is not None and options.resize is None:
+        given["resize"] = options.image[1:]  # a size that was given is the whole image's, with nothing cut off
+    preprocessing = replace(own, **{name: value for name, value in given.items() if value is not None})
+    digest = None if source.content is None else sha256(source.content)
+    return Facts(
+        source.kind,
+        2,
+        preprocessing,
+        output=source.output if options.output is None else options.output,
+        layout=layout,
+        batch=batch,
+        file=None if digest is None else f"classifier-{digest[:12]}{ENDINGS[source.kind]}",
+        sha256=digest,
+        model=source.model,
+    )
+
+
+def _declared(
+    axes: tuple[int | None, ...] | None, shape: tuple[int, int, int]
+) -> tuple[str, int | None, tuple[int, int, int]]:
+    """Layout, the one length of its batches, and the image's shape by what a program says of its input."""
+    if axes is None:
+        return "NCHW", None, shape
+    if len(axes) != 4:
+        raise ProodError(f"the classifier takes input with {len(axes)} axes: images have four, (N, C, H, W)")
+    last = axes[3] in (1, 3) and axes[1] not in (1, 3)
+    batch, *sides = axes if not last else (axes[0], axes[3], axes[1], axes[2])
+    channels, height, width = (side or known for side, known in zip(sides, shape, strict=True))
+    return "NHWC" if last else "NCHW", batch, (channels, height, width)
+
+
+def _made(facts: Facts, source: Source) -> Wrapped:
+    wrapped = Wrapped(facts, source.network)
+    wrapped.program, wrapped.path, wrapped.content = source.program, source.path, source.content
+    return wrapped.eval()
+
+
+def _raw(wrapped: Wrapped, images: Tensor, source: Source) -> Tensor:
+    """What the classifier itself returns, before it is known to be logits or probabilities."""
+    try:
+        with torch.no_grad():
+            answer = wrapped.answer(images)
+    except ProodError:
+        raise
+    except Exception as error:  # whatever a foreign network raises for images that it does not take
+        raise ProodError(
+            f"the {source.kind} classifier does not take images as {wrapped.facts.preprocessing} "
+            f"({first_line(error)}): say what it takes with --image 3x224x224"
+        ) from None
+    if len(answer) != len(images):
+        raise ProodError(f"the classifier returned {len(answer)} answers to {len(images)} images")
+    if not answer.isfinite().all():
+        raise ProodError(
+            "the classifier answers NaN or infinity to plain images: look at its weights, and at --mean and --std"
+        )
+    return answer
+
+
+@torch.no_grad()
+def _try(wrapped: Wrapped, images: Tensor) -> None:
+    """A classifier answers each image by itself, and always the same. One exported in training mode does not."""
+    first, again, alone = wrapped(images), wrapped(images), wrapped(images[:1])
+    slack = 1e-3 * (1 + first.abs().max())
+    if (first - again).abs().max() > slack or (first[:1] - alone).abs().max() > slack:
+        raise ProodError(
+            "the classifier answers an image otherwise the next time, or in another batch, as in training mode: call "
+            ".eval() on it before the export"
+        )
+
+
+def _names_in(notes: Any) -> tuple[str, ...] | None:
+    """The names of the classes in the notes of an ONNX file: a list, or numbers and names, as JSON or Python."""
+    for key in ("classes", "names", "labels", "class_names", "id2label"):
+        text = notes.get(key)
+        for parse in (json.loads, ast.literal_eval):
+            try:
+                value = parse(text)
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+            if isinstance(value, dict) and all(str(number).isdigit() for number in value):
+                value = [value[number] for number in sorted(value, key=int)]
+            if isinstance(value, list) and value and all(isinstance(name, str) for name in value):
+                return tuple(value)
+    return None

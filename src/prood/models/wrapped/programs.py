@@ -1,0 +1,136 @@
+"""Classifiers that are files: ONNX, TorchScript, torch.export. Always opened from bytes whose hash was checked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from prood.errors import ProodError
+from prood.models.wrapped.archives import archive_kind, checked_export
+from prood.models.wrapped.foreign import first_line, imported
+
+ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "export": ".pt2"}
+_EXPORT = "pip install 'prood[export]'"
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+
+@dataclass(frozen=True)
+class Program:
+    """An opened file: what to call, and what it says of its input.
+
+    `shape` is (images, …) with None for an axis of any length, or None where the file is silent.
+    """
+
+    run: Callable[[Tensor], Any]
+    network: nn.Module | None  # what has to be moved to a device
+    shape: tuple[int | None, ...] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+def kind_of(path: Path, content: bytes) -> str:
+    """Which of `ENDINGS` the file is, by what it holds; a file of bare weights is refused."""
+    if path.suffix == ".onnx":
+        return "onnx"
+    kind = archive_kind(content)
+    if kind in ENDINGS:
+        return kind
+    if kind == "weights" or path.suffix in (".pth", ".ckpt", ".bin"):
+        raise ProodError(
+            f"{path} holds weights without a network, as a pickle, which Prood never loads: export the model to ONNX "
+            "or with torch.export, or give weights as --weights FILE.safetensors with torchvision:NAME or timm:NAME"
+        )
+    raise ProodError(f"{path} is neither ONNX (.onnx) nor TorchScript (.pt) nor an exported program (.pt2)")
+
+
+def content_of(path: Path) -> bytes:
+    """The file as one: an ONNX graph with its weights in files beside it is put together."""
+    content = path.read_bytes()
+    if path.suffix != ".onnx":
+        return content
+    onnx = imported("onnx", _EXPORT)
+    try:
+        graph = onnx.load_model_from_string(content)
+        outside = [one for one in onnx.external_data_helper._get_all_tensors(graph) if one.data_location == 1]
+        if not outside:
+            return content
+        whole: bytes = onnx.load(path).SerializeToString()
+    except Exception as error:  # protobuf's errors, files that are missing, graphs of 2 GiB
+        raise ProodError(f"cannot read {path} as ONNX: {first_line(error)}") from None
+    return whole
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def open_program(kind: str, content: bytes) -> Program:
+    """The program in these bytes, in eval mode and on the CPU."""
+    opener = {"onnx": _open_onnx, "torchscript": _open_torchscript, "export": _open_export}[kind]
+    try:
+        return opener(content)
+    except ProodError:
+        raise
+    except Exception as error:  # foreign loaders raise what they like
+        raise ProodError(f"the classifier's file cannot be opened as {kind}: {first_line(error)}") from None
+
+
+def _open_onnx(content: bytes) -> Program:
+    runtime = imported("onnxruntime", _EXPORT)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or inputs[0].type not in _TYPES:
+        listed = ", ".join(f"{one.name} ({one.type})" for one in inputs)
+        raise ProodError(f"the ONNX classifier takes {listed}: it must take one batch of floating-point images")
+    name, kind = inputs[0].name, _TYPES[inputs[0].type]
+    outputs = [one.name for one in session.get_outputs()]
+
+    def run(images: Tensor) -> dict[str, Tensor]:
+        if images.requires_grad and torch.is_grad_enabled():
+            raise ProodError(
+                "the classifier runs in onnxruntime, which has no gradients: attack it without (--attacks square)"
+            )
+        values = session.run(outputs, {name: np.ascontiguousarray(images.cpu().numpy().astype(kind))})
+        # Sequences and maps, as scikit-learn's exporters add them, are no tensors.
+        arrays = {key: value for key, value in zip(outputs, values, strict=True) if isinstance(value, np.ndarray)}
+        return {key: torch.from_numpy(value).to(images.device) for key, value in arrays.items()}
+
+    axes = tuple(axis if isinstance(axis, int) and axis > 0 else None for axis in inputs[0].shape)
+    return Program(run, None, axes or None, dict(session.get_modelmeta().custom_metadata_map))
+
+
+def _open_torchscript(content: bytes) -> Program:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's word on TorchScript is for those who export
+        network = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
+    network.eval()
+    _freeze(network)
+    return Program(network, network)
+
+
+def _open_export(content: bytes) -> Program:
+    program = torch.export.load(io.BytesIO(checked_export(content)))
+    names = program.graph_signature.user_inputs
+    if len(names) != 1:
+        raise ProodError(f"the exported program takes {len(names)} inputs: it must take one batch of images")
+    (entry,) = (node for node in program.graph.nodes if node.op == "placeholder" and node.name == names[0])
+    shape = tuple(axis if isinstance(axis, int) else None for axis in entry.meta["val"].shape)
+    network = program.module()
+    _freeze(network)
+    return Program(network, network, shape)
+
+
+def _freeze(network: nn.Module) -> None:
+    for parameter in network.parameters():
+        parameter.requires_grad_(False)

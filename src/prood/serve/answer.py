@@ -1,0 +1,23 @@
+"""JSON answers, and refusals as such."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from prood.serve.refusals import Refused
+
+
+def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """NaN is no JSON: whoever has one must say null."""
+    text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return Response(text, status, headers, "application/json")
+
+
+def refusal(refused: Refused) -> Response:
+    headers = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
+    if refused.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return answer({"error": str(refused)}, refused.status, headers)

@@ -1,0 +1,126 @@
+"""What every request passes first: who asks, by which name, how often; and what every answer gets on its way out."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from prood.serve.answer import refusal
+from prood.serve.metrics import Metrics
+from prood.serve.options import Options
+from prood.serve.refusals import Refused, busy
+
+OPEN = ("/healthz", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json")
+"""Answered without the token, as is the page."""
+GUARDED = ("/v1/", "/v2", "/metrics")
+CLIENTS = 10_000
+BURST_S = 10.0
+HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class Guard:
+    """An ASGI layer around the whole application."""
+
+    def __init__(
+        self, app: ASGIApp, *, options: Options, metrics: Metrics, draining: Callable[[], bool], count: list[int]
+    ) -> None:
+        self.app, self.options, self.metrics, self.draining, self.count = app, options, metrics, draining, count
+        self.rates = Rates(options.rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status, start = 500, time.perf_counter()
+
+        async def answered(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *HEADERS]
+            await send(message)
+
+        self.count[0] += 1
+        try:
+            refused = self._refused(scope)
+            await (self.app if refused is None else refusal(refused))(scope, receive, answered)
+        finally:
+            self.count[0] -= 1
+            path = _path(scope)
+            self.metrics.requests.add(path, str(status))
+            self.metrics.seconds.observe(path, time.perf_counter() - start)
+
+    def _refused(self, scope: Scope) -> Refused | None:
+        headers, path = Headers(scope=scope), scope["path"]
+        if not self._named(headers):
+            return Refused(400, "the service is not known by this host name: call it by another, or use --allow-host")
+        if path in OPEN:
+            return None
+        if self.options.rate and not self.rates.allowed((scope.get("client") or ("",))[0]):
+            return Refused(429, "too many requests from your address: wait a second", retry_after=1)
+        if not self._trusted(headers, path):
+            return Refused(401, "a token is needed: send the header 'Authorization: Bearer TOKEN'")
+        if scope["method"] == "POST":
+            if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                return Refused(403, "the request comes from a page of another site")
+            if self.draining():
+                return busy("the service is shutting down")
+            if self.count[0] > self.options.requests:
+                return busy("too many requests are being worked on")
+        return None
+
+    def _named(self, headers: Headers) -> bool:
+        """Against DNS rebinding: a page elsewhere may lead its own name here, and its requests carry that name."""
+        return self.options.hosts is None or host_name(headers.get("host", "")) in self.options.hosts
+
+    def _trusted(self, headers: Headers, path: str) -> bool:
+        if self.options.token is None or not path.startswith(GUARDED):
+            return True
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self.options.token.encode())
+        return same and scheme.lower() == "bearer"
+
+
+class Rates:
+    """A bucket for each client: it holds ten seconds' worth of requests and is filled at the rate."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate, self.clock = rate, clock
+        self._buckets: OrderedDict[Any, tuple[float, float]] = OrderedDict()
+
+    def allowed(self, client: str) -> bool:
+        full, now = max(1.0, self.rate * BURST_S), self.clock()
+        left, since = self._buckets.pop(client, (full, now))
+        left = min(full, left + (now - since) * self.rate)
+        self._buckets[client] = (left - 1 if left >= 1 else left, now)
+        if len(self._buckets) > CLIENTS:  # who has not asked for longest has a full bucket anyway
+            self._buckets.popitem(last=False)
+        return left >= 1
+
+
+def host_name(host: str) -> str:
+    """`localhost:8000` and `[::1]:8000` without the port, in small letters."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _path(scope: Scope) -> str:
+    """The route's pattern: what a stranger writes must not become a label."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else "other"

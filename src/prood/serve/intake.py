@@ -1,0 +1,140 @@
+"""From what was sent to what the model takes: stacks of pixels, radii, factors, steps."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from prood.detector.inputs import Shape
+from prood.serve.bodies import Asked
+from prood.serve.options import Options
+from prood.serve.pictures import decoded, opened
+from prood.serve.refusals import bad
+
+INLINE = 256 * 256
+"""More pixels than these are decoded in a thread."""
+
+
+class Intake:
+    """Decodes at most two large requests at a time, so that their memory is bounded."""
+
+    def __init__(self, shape: Shape, options: Options) -> None:
+        self.shape, self.options = shape, options
+        self._large = asyncio.Semaphore(2)
+
+    async def images(self, asked: Asked, *, one: bool = False) -> Tensor:
+        """All images, float32 (N, C, H, W) in [0, 1]."""
+        if one and len(asked.images) != 1:
+            raise bad(f"{len(asked.images)} images were sent: send one")
+        found = [
+            opened(image, self.options.pixels, _where(place)) if isinstance(image, bytes) else image
+            for place, image in enumerate(asked.images)
+        ]
+        if sum(map(self._size, found)) <= INLINE:
+            return self._stack(found)
+        async with self._large:
+            return await asyncio.to_thread(self._stack, found)
+
+    def _size(self, image: Image.Image | list[Any]) -> int:
+        return image.width * image.height if isinstance(image, Image.Image) else math.prod(self.shape)
+
+    def _stack(self, images: list[Image.Image | list[Any]]) -> Tensor:
+        # One after the other, so that one picture at a time is there in full.
+        return torch.stack([self._one(image, _where(place)) for place, image in enumerate(images)])
+
+    def _one(self, image: Image.Image | list[Any], where: str) -> Tensor:
+        if isinstance(image, Image.Image):
+            return decoded(image, self.shape, where)
+        return from_lists(image, self.shape, where)
+
+
+def from_lists(values: list[Any], shape: Shape, where: str) -> Tensor:
+    """Nested lists (C, H, W) of numbers in [0, 1]."""
+    wrong = bad(f"{where} is no list of numbers of the shape {list(shape)}, which the model takes")
+    if not _shaped(values, shape):  # before NumPy copies what may be far too long
+        raise wrong
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise wrong from None
+    if array.shape != shape or array.dtype.kind not in "fiu":
+        raise wrong
+    return in_range(torch.from_numpy(array.astype(np.float64)).float(), where)
+
+
+def _shaped(values: Any, shape: tuple[int, ...]) -> bool:
+    if not isinstance(values, list) or len(values) != shape[0]:
+        return False
+    return len(shape) == 1 or all(_shaped(row, shape[1:]) for row in values)
+
+
+def in_range(pixels: Tensor, where: str) -> Tensor:
+    if not bool(((pixels >= 0) & (pixels <= 1)).all()):  # written so that NaN fails it
+        raise bad(f"{where} has pixels outside [0, 1]: divide bytes by 255, and leave the normalisation to the model")
+    return pixels
+
+
+def radii(given: Any, default: float, options: Options) -> list[float]:
+    found = [default] if given is None else numbers(given, "eps", options.radii)
+    for eps in found:
+        if not 0 <= eps <= 1:
+            raise bad(f"eps is a radius between 0 and 1, not {eps:g}")
+    return found
+
+
+def switch(given: Any, name: str) -> bool:
+    """On unless told otherwise."""
+    words = {None: True, True: True, False: False, "true": True, "false": False}
+    if isinstance(given, bool | str | None) and given in words:
+        return words[given]
+    raise bad(f"{name} is true or false")
+
+
+def factors(given: Any, options: Options) -> list[float]:
+    found = [float(2**power) for power in range(11)] if given is None else numbers(given, "factors", options.radii)
+    for factor in found:
+        if not 0 <= factor <= 1e6:
+            raise bad(f"a factor is between 0 and a million, not {factor:g}")
+    return found
+
+
+def steps(given: Any, options: Options) -> int:
+    if given is None:
+        return min(50, options.attack_steps)
+    (found,) = numbers(given, "steps", 1)
+    if found != int(found) or not 1 <= found <= options.attack_steps:
+        raise bad(f"steps is a whole number from 1 to {options.attack_steps}, not {found:g}")
+    return int(found)
+
+
+def numbers(given: Any, name: str, limit: int) -> list[float]:
+    """One or more finite numbers: 0.01,8/255 as text, or JSON."""
+    words: list[Any] = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
+    if not words or len(words) > limit:
+        many = f"{limit} numbers at most" if limit > 1 else "one number"
+        raise bad(f"{name} is {many}, not {len(words)}")
+    return [_number(word, name) for word in words]
+
+
+def _number(word: Any, name: str) -> float:
+    try:
+        if isinstance(word, bool) or not isinstance(word, int | float | str):
+            raise TypeError
+        numerator, slash, denominator = str(word).partition("/")
+        value = float(numerator) / (float(denominator) if slash else 1)
+        if not math.isfinite(value):
+            raise ValueError
+    except (TypeError, ValueError, ArithmeticError):
+        shown = repr(word) if isinstance(word, str) and len(word) <= 20 else "what was sent"
+        raise bad(f"{shown} is no number for {name}: write 0.01 or 8/255") from None
+    return value
+
+
+def _where(place: int) -> str:
+    return f"image {place}"

@@ -1,0 +1,65 @@
+"""What a service is told: limits, batching, who may ask; and what it knows of its model beside the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prood.errors import ProodError
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_COUNTS = ("batch", "queue", "body_bytes", "pixels", "images", "radii", "attack_steps", "attacks", "requests")
+RADIUS = 0.01
+"""The radius that a certificate is for where neither the request nor the model's file names one."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Requests that come within `wait_ms` of each other share a forward pass of at most `batch` images; 1: none do.
+
+    `queue` is how many images (or balls to be certified) may wait before the service says that it is busy. A request
+    has at most `body_bytes`, to be sent within `body_s` seconds, `images` images of `pixels` pixels each and `radii`
+    radii or factors. An attack makes at most `attack_steps` steps; they run one at a time, and `attacks` counts those
+    that wait, too. `rate` limits the requests a second of one client (0: no limit), with bursts of ten seconds' worth.
+    `requests` are worked on at once. `token` is asked for as a bearer token. `hosts` are the names by which the
+    service may be called; None: any.
+    """
+
+    batch: int = 64
+    wait_ms: float = 5.0
+    queue: int = 2048
+    body_bytes: int = 8 * 2**20
+    pixels: int = 25_000_000
+    images: int = 32
+    radii: int = 33
+    attack_steps: int = 200
+    attacks: int = 4
+    requests: int = 1024
+    rate: float = 0.0
+    header_s: float = 10.0
+    body_s: float = 30.0
+    drain_s: float = 30.0
+    token: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            if getattr(self, name) < 1:
+                raise ProodError(f"{name} is at least 1, not {getattr(self, name)}")
+        for name in ("wait_ms", "rate", "header_s", "body_s", "drain_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ProodError(f"{name} is a finite number and not negative, not {value}")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
+            raise ProodError("a token is one line of printable ASCII characters, and not empty")
+
+
+@dataclass(frozen=True)
+class About:
+    """A model's name in addresses, the radius it was trained for, its TPR and the image sets that it was made from."""
+
+    name: str = "prood"
+    eps: float | None = None
+    tpr: float | None = None
+    data: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,114 @@
+// The service: requests, its errors in its own words, the token, and patience while it is busy.
+
+const TOKEN = "prood-token";
+const PATIENCE = 2; // times that a busy service is asked again
+const PASSING = [408, 429, 502, 503, 504];
+const LONGEST_WAIT = 10; // seconds
+
+/** An error that is meant to be read. `passing` ones may be gone when the same is tried again. */
+export class Problem extends Error {
+  constructor(message, { status, passing = false } = {}) {
+    super(message);
+    this.status = status;
+    this.passing = passing;
+  }
+}
+
+let token = remembered();
+
+export function keepToken(given) {
+  token = given;
+  try {
+    sessionStorage.setItem(TOKEN, given);
+  } catch {
+    // A browser that keeps nothing asks again next time.
+  }
+}
+
+export function hasToken() {
+  return Boolean(token);
+}
+
+function remembered() {
+  try {
+    return sessionStorage.getItem(TOKEN);
+  } catch {
+    return null;
+  }
+}
+
+/** GET an address of the service, as JSON. */
+export function get(path, signal) {
+  return request(path, { signal }, (reply) => reply.json());
+}
+
+/** GET a picture of the service. */
+export function picture(path, signal) {
+  return request(path, { signal }, (reply) => reply.blob());
+}
+
+/** POST one image with its options. */
+export function post(path, image, options, signal) {
+  const body = new FormData();
+  body.append("image", image, image.name ?? "image");
+  const query = new URLSearchParams(options);
+  return request(`${path}?${query}`, { method: "POST", body, signal }, (reply) => reply.json());
+}
+
+async function request(path, options, read) {
+  for (let tries = 0; ; tries += 1) {
+    const reply = await answered(path, options);
+    if (reply.ok) return readable(reply, read);
+    const wait = Number(reply.headers.get("Retry-After"));
+    const busy = reply.status === 429 || reply.status === 503;
+    if (!busy || tries >= PATIENCE || !(wait <= LONGEST_WAIT)) throw await refusal(reply);
+    await pause(Math.max(wait, 0.5), options.signal);
+  }
+}
+
+async function answered(path, options) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  // Addresses are relative, so that the service may live below any path; those it names itself begin with a slash.
+  const address = new URL(path.replace(/^\//, ""), document.baseURI);
+  try {
+    return await fetch(address, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("The service does not answer. Is “prood serve” still running?", { passing: true });
+  }
+}
+
+async function readable(reply, read) {
+  try {
+    return await read(reply);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("The answer broke off.", { passing: true });
+  }
+}
+
+async function refusal(reply) {
+  let words = "";
+  try {
+    words = (await reply.json()).error;
+  } catch {
+    // Something between us and the service answered, not in its format.
+  }
+  const said = sentence(words || `the service answered ${reply.status} ${reply.statusText}`);
+  return new Problem(said, { status: reply.status, passing: PASSING.includes(reply.status) });
+}
+
+function sentence(words) {
+  const text = words[0].toUpperCase() + words.slice(1);
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
+
+function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}

@@ -1,0 +1,84 @@
+"""Pictures from strangers: what the header says is checked before anything is decoded."""
+
+from __future__ import annotations
+
+import struct
+from io import BytesIO
+
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from prood.data.formats.pictures import fit, plain
+from prood.detector.inputs import Shape
+from prood.serve.refusals import Refused, bad
+
+FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/gif": "GIF"}
+SCANS = 100
+"""A progressive JPEG has about ten. Each is a pass over all pixels, and a small file may have thousands."""
+KNOWN = "PNG, JPEG, WebP, BMP or GIF"
+
+
+def opened(file: bytes, limit: int, where: str) -> Image.Image:
+    """A picture whose header was read and found bearable; its pixels are not decoded yet."""
+    _check_size(webp_size(file), limit, where)
+    if file[:2] == b"\xff\xd8" and file.count(b"\xff\xda") > SCANS:
+        raise bad(f"{where} is a JPEG of more than {SCANS} scans: save it anew")
+    try:
+        image = Image.open(BytesIO(file), formats=tuple(FORMATS.values()))
+    except UnidentifiedImageError:
+        raise bad(f"{where} is no picture that can be read: send {KNOWN}") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise Refused(413, f"{where} has too many pixels: {limit} are allowed") from None
+    # A damaged header fails in a dozen ways, each format in its own.
+    except Exception as error:
+        raise bad(f"{where} cannot be read ({_reason(error)}): send a whole {KNOWN}") from None
+    _check_size(image.size, limit, where)
+    if _animated(image, where):
+        raise bad(f"{where} is an animation: send one frame of it")
+    return image
+
+
+def decoded(image: Image.Image, shape: Shape, where: str) -> Tensor:
+    """Float32 (C, H, W) in [0, 1], fitted to the model's size as everywhere in Prood."""
+    try:
+        image.load()
+        pixels = fit(plain(image), shape)
+    except Exception as error:
+        raise bad(f"{where} cannot be read ({_reason(error)}): send a whole {KNOWN}") from None
+    finally:
+        image.close()
+    return pixels.to(torch.float32) / 255
+
+
+def webp_size(file: bytes) -> tuple[int, int] | None:
+    """Width and height of a WebP file: Pillow would make room for the whole canvas before it tells them."""
+    if file[:4] != b"RIFF" or file[8:12] != b"WEBP" or len(file) < 30:
+        return None
+    kind = file[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(file[24:27], "little"), 1 + int.from_bytes(file[27:30], "little")
+    if kind == b"VP8L":
+        bits = int.from_bytes(file[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    width, height = struct.unpack("<HH", file[26:30])
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _check_size(size: tuple[int, int] | None, limit: int, where: str) -> None:
+    if size is not None and size[0] * size[1] > limit:
+        raise Refused(413, f"{where} has {size[0]}×{size[1]} pixels: {limit} are allowed, make it smaller")
+
+
+def _animated(image: Image.Image, where: str) -> bool:
+    # The second picture of a phone's file (MPO) is another view for its gallery, no second frame.
+    try:
+        return image.format != "MPO" and bool(getattr(image, "is_animated", False))
+    except Exception as error:  # a GIF looks for its second frame only when asked
+        raise bad(f"{where} cannot be read ({_reason(error)}): send a whole {KNOWN}") from None
+
+
+def _reason(error: Exception) -> str:
+    """One short line; never an address in memory or a path."""
+    line = (str(error).splitlines() or [""])[0]
+    return line[:80] if line and "object at" not in line and "/" not in line else type(error).__name__

@@ -1,0 +1,198 @@
+"""What /openapi.json says of requests and answers. The models describe; they are not what makes the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from prood.serve.options import Options
+from prood.serve.pictures import FORMATS
+
+_REFUSALS = {
+    400: "The request cannot be understood: a damaged picture, wrong JSON, a value out of range.",
+    401: "The bearer token is missing or wrong.",
+    403: "The request comes from a page of another site.",
+    408: "The body was sent too slowly.",
+    413: "Too many bytes, pixels or images.",
+    415: "A Content-Type that is not taken.",
+    429: "Too many requests from one address; see Retry-After.",
+    503: "Too much is waiting, or the service shuts down; see Retry-After.",
+}
+_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB4iG8MwAAAABJRU5ErkJggg=="
+
+
+class Error(BaseModel):
+    error: str = Field(description="One line that says what to do.", examples=["image 0 is no base64"])
+
+
+class Limits(BaseModel):
+    body_bytes: int
+    pixels: int
+    images: int
+    radii: int
+    attack_steps: int
+
+
+class Model(BaseModel):
+    name: str
+    classes: list[str]
+    image: list[int] = Field(description="Channels, height, width.", min_length=3, max_length=3)
+    shift: float
+    threshold: float | None = Field(description="An image with a smaller confidence is rejected.")
+    tpr: float | None = Field(description="The share of in-distribution images that is accepted at least …")
+    confidence_level: float | None = Field(description="… with this confidence, if the model was calibrated.")
+    eps: float = Field(description="The radius used where a request gives none.")
+    ceiling: float = Field(description="The confidence that no input at all exceeds.")
+    floor: float = Field(description="1/K.")
+    method: str
+    limits: Limits
+    version: str
+
+
+class Answer(BaseModel):
+    label: int
+    name: str
+    confidence: float = Field(ge=0, le=1)
+    p_in: float = Field(ge=0, le=1)
+    accepted: bool | None = Field(description="confidence ≥ threshold; null without a threshold.")
+
+
+class Prediction(Answer):
+    p_value: float | None = Field(description="Of the hypothesis that the image is in-distribution.")
+    probabilities: list[float]
+
+
+class Predictions(BaseModel):
+    predictions: list[Prediction]
+    model: str
+    threshold: float | None
+
+
+class Certificate(Answer):
+    upper_bound: list[float] = Field(description="One for each radius: no image in the ball gets a higher confidence.")
+    rejected: list[bool | None] = Field(description="upper_bound < threshold.")
+    radius: float | None = Field(description="The largest radius found at which it provably stays rejected.")
+
+
+class Certificates(BaseModel):
+    eps: list[float]
+    certificates: list[Certificate]
+    method: str
+    norm: str
+    model: str
+    threshold: float | None
+
+
+class Attack(BaseModel):
+    eps: float
+    confidence: list[float] = Field(description="The best found so far, from the clean image on, step by step.")
+    found: float
+    upper_bound: float
+    clean: float
+    accepted: bool | None
+    image: str = Field(description="The attacked image as a data URL, rounded to bytes for display.")
+    original: str = Field(description="What the model saw of the picture, likewise.")
+    passes: int
+
+
+class Far(BaseModel):
+    factors: list[float]
+    confidence: list[float]
+    p_in: list[float]
+    floor: float
+
+
+class Example(BaseModel):
+    name: str
+    kind: str = Field(pattern="^(in|out)$")
+    url: str
+
+
+def _described(options: Options) -> dict[str, tuple[str, dict[str, Any], str, str]]:
+    """What a request may give: its name, its type in JSON, an example for the address, and what it is."""
+    radius = {"type": "number", "minimum": 0, "maximum": 1}
+    factor = {"type": "number", "minimum": 0, "maximum": 1e6}
+    several = {"type": "array", "minItems": 1, "maxItems": options.radii}
+    radii = {"anyOf": [radius, several | {"items": radius}]}
+    steps = {"type": "integer", "minimum": 1, "maximum": options.attack_steps}
+    return {
+        "eps": ("eps", radii, "0.01,8/255", "Radii, separated by commas; in JSON a number or a list."),
+        "one eps": ("eps", radius, "0.01", "The radius."),
+        "radius": ("radius", {"type": "boolean"}, "false", "false: leave the search for the certified radius out."),
+        "steps": ("steps", steps, str(min(50, options.attack_steps)), "Steps of the search."),
+        "factors": (
+            "factors",
+            several | {"items": factor},
+            "1,2,4,8",
+            "The image becomes 0.5 + α(x − 0.5), for each α; separated by commas.",
+        ),
+    }
+
+
+def post(model: type[BaseModel], options: Options, *names: str, one: bool = False) -> dict[str, Any]:
+    """Arguments of a route that takes images and the options of these names."""
+    described = _described(options)
+    given = [described[name] for name in names]
+    parameters = [
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "schema": {"type": "string"},
+            "example": example,
+            "description": text,
+        }
+        for name, _, example, text in given
+    ]
+    content = _content({name: kind for name, kind, *_ in given}, 1 if one else options.images)
+    extra = {"parameters": parameters, "requestBody": {"required": True, "content": content}}
+    return {"responses": responses(model, 403, 408, 413, 415, 503), "openapi_extra": extra}
+
+
+def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The answer's model, and every refusal that the route may give."""
+    found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
+    return found | {
+        status: {"model": Error, "description": _REFUSALS[status]} for status in sorted({400, 401, 429, *statuses})
+    }
+
+
+def png() -> dict[str, Any]:
+    found = responses(Error)
+    found[200] = {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}, "description": "A PNG."}
+    found[404] = {"model": Error, "description": "There is no such example."}
+    parameter = {"name": "place", "in": "path", "required": True, "schema": {"type": "string"}, "example": "0"}
+    return {"responses": found, "openapi_extra": {"parameters": [parameter]}}
+
+
+def text() -> dict[str, Any]:
+    found = responses(Error)
+    found[200] = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."}
+    return {"responses": found}
+
+
+def healthy() -> dict[int | str, dict[str, Any]]:
+    shape = {"application/json": {"schema": {"type": "object", "properties": {"status": {"type": "string"}}}}}
+    refused = {"model": Error, "description": "Called by a host name that is not allowed."}
+    return {
+        200: {"content": shape, "description": "It serves."},
+        503: {"content": shape, "description": "It shuts down."},
+        400: refused,
+    }
+
+
+def _content(options: dict[str, Any], images: int) -> dict[str, Any]:
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    pixels = {"type": "array", "description": "Pixels in [0, 1] of the model's shape: channels × height × width."}
+    image = {"anyOf": [{"type": "string", "description": "base64 of a picture, or a data URL."}, pixels]}
+    count = {"type": "array", "minItems": 1, "maxItems": images}
+    properties = {"images": count | {"items": image}, **options}
+    body = {"type": "object", "required": ["images"], "properties": properties, "additionalProperties": False}
+    files = count | {"items": {"type": "string", "format": "binary"}}
+    form = {"type": "object", "required": ["image"], "properties": {"image": files}}
+    return {
+        **dict.fromkeys(FORMATS, binary),
+        "multipart/form-data": {"schema": form},
+        "application/json": {"schema": body, "example": {"images": [_PIXEL]}},
+    }

@@ -1,0 +1,157 @@
+"""The process: a socket, uvicorn, and an orderly end."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from prood.detector import Detector
+from prood.errors import ProodError
+from prood.models import ProoD, model_path, read_metadata
+from prood.models import load as load_model
+from prood.serve.app import create_app
+from prood.serve.options import LOOPBACK, About, Options
+from prood.serve.protocol import impatient
+from prood.serve.service import Service
+
+TOKEN_VARIABLE = "PROOD_TOKEN"
+
+
+class Server(uvicorn.Server):
+    """Says that it is draining from the signal on, and ends with exit code 0 once everything accepted is answered."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self.service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.service.draining = True
+        super().handle_exit(sig, frame)
+        self._captured_signals.clear()  # uvicorn would raise it again at the end, and the exit code be that of a kill
+
+
+def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> tuple[Detector, About]:
+    """The detector of a run, a model file or a shipped model, and what its file says."""
+    model = load_model(run)[0]
+    if not isinstance(model, ProoD):
+        kind = type(model).__name__
+        raise ProodError(f"{run} holds a {kind} and no joint model: train one with 'prood train prood'")
+    facts = read_metadata(run)
+    place = model_path(run)
+    chosen = name or (place.resolve().parent.name if Path(run).is_dir() else place.stem)
+    return Detector.load(run, device=device), About(chosen, facts.eps, facts.tpr, facts.data)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, or one line that says why there is none."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ProodError(f"cannot listen on {host}: {error.strerror or error}") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(2048)
+    except (OSError, OverflowError) as error:
+        bound.close()
+        reason = getattr(error, "strerror", None) or error
+        raise ProodError(f"cannot listen on {host} port {port} ({reason}): choose another with --port") from None
+    return bound
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def hosts_for(host: str, more: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Names by which the service may be called: on loopback only such, elsewhere any unless some are given."""
+    if is_loopback(host):
+        return tuple({*LOOPBACK, host.lower(), *(one.lower() for one in more)})
+    return tuple(one.lower() for one in more) or None
+
+
+def read_token(file: Path | None) -> str | None:
+    """From the file, else from the environment; None without either."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise ProodError(f"cannot read the token in {file}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def announcement(detector: Detector, about: About, options: Options, host: str, port: int) -> list[str]:
+    """What a person who starts the service wants to know."""
+    shown = "localhost" if is_loopback(host) and ":" not in host else f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}"
+    shape = "×".join(map(str, detector.shape))
+    if detector.threshold is None:
+        verdict = "no threshold: nothing is accepted or rejected; calibrate the detector, or give --threshold"
+    else:
+        calibration = detector.calibration
+        tpr = about.tpr if calibration is None else calibration.tpr
+        verdict = f"rejects below a confidence of {detector.threshold:.4g}"
+        verdict += "" if tpr is None else f" (accepts {tpr:.0%} of in-distribution images)"
+    lines = [
+        f"serving   {about.name}: {detector.count} classes, images {shape}, {verdict}",
+        f"page      {address}/",
+        f"docs      {address}/docs   (for programs: {address}/openapi.json)",
+    ]
+    if not is_loopback(host) and options.token is None:
+        lines.append(f"warning   anybody who reaches {host} may use it: give --token-file, or set {TOKEN_VARIABLE}")
+    return [*lines, "ctrl-C ends it"]
+
+
+def serve(
+    detector: Detector,
+    options: Options | None = None,
+    about: About | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    bound: socket.socket | None = None,
+    access_log: bool = False,
+) -> None:
+    """Serve until a signal ends it. `bound` is a socket from `bind`, if the port is to be known before."""
+    options = options or Options()
+    if options.hosts is None:
+        options = replace(options, hosts=hosts_for(host, ()))
+    # What Pillow and the parser of forms have to say of strangers' files belongs into no log.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    with bound or bind(host, port) as listening:
+        make_server(detector, options, about, access_log=access_log).run(sockets=[listening])
+
+
+def make_server(
+    detector: Detector, options: Options, about: About | None = None, *, access_log: bool = False
+) -> Server:
+    """uvicorn around the application; `run(sockets=[…])` serves."""
+    app = create_app(detector, options, about)
+    config = uvicorn.Config(
+        app,
+        http=impatient(options.header_s),
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_level="info" if access_log else "warning",
+        access_log=access_log,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(options.drain_s)),
+    )
+    return Server(config, app.state.service)

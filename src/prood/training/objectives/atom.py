@@ -1,0 +1,73 @@
+"""ATOM, adversarial training with informative outlier mining (Chen, Li, Wu, Liang and Jha, ECML PKDD 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from prood.data import Images
+from prood.errors import ProodError
+from prood.models.architectures import Spec
+from prood.models.extra_class import ExtraClass, not_last, with_extra_class
+from prood.training.objectives.attack import Adversarial, deployed
+from prood.training.objectives.base import Batch, Logs, Step
+from prood.training.objectives.plain import accuracy
+
+
+@dataclass(frozen=True)
+class ATOM(Adversarial):
+    """−log p(y|x) + weight · max_{‖u−z‖∞ ≤ ε} −log p(K+1|u) for a classifier with a class more, for outliers.
+
+    The score is log((1 − p(K+1|x)) / p(K+1|x)); the classes are told apart by the first K logits.
+
+    Only informative outliers are trained on. Sorted from the one that looks most like the in-distribution, a fraction
+    `quantile` is passed over, as too near, and the next fraction `mined` is taken. The paper sorts 400,000 images
+    before each epoch and takes 100,000; here each step mines its own batch, with the network as it stands. That is
+    fresher, and what a step sees remains a function of its number alone; but a batch has fewer of the rare hard ones
+    than the whole set, a step trains on `mined` times as many outliers as there are in-distribution images (in the
+    paper on twice as many), and of several processes each sorts its own rows.
+    """
+
+    weight: float = 1.0
+    quantile: float = 0.125
+    mined: float = 0.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weight < 0:
+            raise ProodError(f"weight = {self.weight} must not be negative")
+        if not (self.quantile >= 0 and self.mined > 0 and self.quantile + self.mined <= 1):
+            raise ProodError(
+                f"quantile = {self.quantile} and mined = {self.mined} are fractions of the outliers: "
+                "at least 0, mined above it, and together at most 1"
+            )
+
+    def __call__(self, model: ExtraClass, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        assert batch_out is not None
+        eps = self.radius(step)
+        mined = self.mine(model, batch_out)
+        attacked = self.attack(model, mined, eps, lambda images: not_last(model.extended(images)))
+        # Not interlaced, as there are fewer outliers; of several processes each has its share of both.
+        logits = model.extended(torch.cat([batch_in.images, attacked]))
+        inside, outside = logits.tensor_split([len(batch_in.images)])
+        loss_in = F.cross_entropy(inside, batch_in.targets)
+        extra = torch.full_like(outside[:, 0], outside.shape[1] - 1, dtype=torch.long)
+        loss_out = F.cross_entropy(outside, extra)
+        logs = {"loss_in": loss_in, "loss_out": loss_out, "eps": eps, "accuracy": accuracy(inside[:, :-1], batch_in)}
+        return loss_in + self.weight * loss_out, logs
+
+    def network(self, spec: Spec, inside: Images, outside: Images | None) -> ExtraClass:
+        return with_extra_class(spec)
+
+    def mine(self, model: ExtraClass, batch: Batch) -> Batch:
+        """The outliers of the batch that are worth training on, with their noise."""
+        with deployed(model), torch.no_grad():
+            order = not_last(model.extended(batch.images)).argsort(descending=True, stable=True)
+        count = max(1, round(self.mined * len(order)))
+        first = min(round(self.quantile * len(order)), len(order) - count)
+        kept = order[first : first + count]
+        assert batch.noise is not None
+        return Batch(batch.images[kept], noise=batch.noise[kept])

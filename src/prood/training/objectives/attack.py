@@ -1,0 +1,73 @@
+"""The inner attack of adversarial training: a few sign-gradient steps in a ball, such as a compiler can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from prood.errors import ProodError
+from prood.training.objectives.base import Batch, Objective, Step, ramp
+
+
+def climb(height: Callable[[Tensor], Tensor], batch: Batch, eps: Tensor, *, steps: int, step_size: float) -> Tensor:
+    """Sign-gradient steps on `height`, a number for each image, from a random start in the ball, inside [0, 1].
+
+    `step_size` is in units of ε.
+    """
+    assert batch.noise is not None
+    clean = batch.images
+    low, high = (clean - eps).clamp(0, 1), (clean + eps).clamp(0, 1)
+    # Not torch.autograd.grad, which a compiler cannot follow.
+    ascent = torch.func.grad(lambda images: height(images).sum())
+    with torch.no_grad():
+        images = torch.clamp(clean + eps * batch.noise, low, high)
+        for _ in range(steps):
+            images = torch.clamp(images + step_size * eps * ascent(images).sign(), low, high)
+    return images
+
+
+@contextmanager
+def deployed(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode, and afterwards each of its parts in the mode that it was in."""
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@dataclass(frozen=True)
+class Adversarial(Objective):
+    """Base of the objectives that train on attacked images: how they are attacked."""
+
+    needs_noise: ClassVar[bool] = True
+
+    eps: float = 0.01
+    eps_ramp: float = 0.0  # epochs
+    attack_steps: int = 5
+    attack_step_size: float = 0.25  # in units of ε
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.eps <= 1:
+            raise ProodError(f"eps = {self.eps} must lie between 0 and 1, as pixels do")
+        if self.attack_steps < 0:
+            raise ProodError(f"attack_steps = {self.attack_steps} must be a number of steps, or 0 for none")
+
+    def radius(self, step: Step) -> Tensor:
+        """ε, growing linearly from 0."""
+        return self.eps * ramp(step, self.eps_ramp)
+
+    def attack(self, model: nn.Module, batch: Batch, eps: Tensor, height: Callable[[Tensor], Tensor]) -> Tensor:
+        """Points in the balls around the batch's images where `height` is large.
+
+        The network is attacked as it will be deployed, so batch norm takes no notice of points on the way.
+        """
+        with deployed(model):
+            return climb(height, batch, eps, steps=self.attack_steps, step_size=self.attack_step_size)

@@ -1,0 +1,147 @@
+"""Guard somebody else's classifier with a discriminator of ours: ProoD-S (Algorithm 2), as a run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prood import data, processes
+from prood.data import ImageSet
+from prood.detector import Detector
+from prood.detector.files import save_calibration
+from prood.errors import ProodError
+from prood.models import (
+    MODEL_FILE,
+    Discriminator,
+    Metadata,
+    ProoD,
+    WrapOptions,
+    Wrapped,
+    load,
+    open_classifier,
+    save,
+    spec_of,
+    trial_images,
+)
+from prood.training import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """What `wrap` made: the detector as it was loaded from its folder, and a look at its classifier.
+
+    `accuracy` is that on the calibration images, where they have labels: a low one tells of a wrong preprocessing.
+    """
+
+    detector: Detector
+    classifier: Wrapped
+    accuracy: float | None = None
+
+
+def wrap(
+    classifier: str | Path,
+    discriminator: str | Path,
+    run: str | Path,
+    *,
+    shift: float,
+    options: WrapOptions | None = None,
+    classes: Sequence[str] | None = None,
+    calibrate: str | None = None,
+    tpr: float = 0.95,
+    confidence: float = 0.95,
+    device: str | None = None,
+) -> Guarded:
+    """A classifier (see `prood.models.open_classifier` for its names), guarded, in the folder `run`.
+
+    `classes` are the names of its classes, where its own are not wanted or not known. With `calibrate`, the name of a
+    set of in-distribution images that neither network was trained on, the threshold is set as `Detector.calibrate`
+    does it. The folder is loaded again before it counts as written, and must give the same logits.
+    """
+    g, about = load(discriminator)
+    if not isinstance(g, Discriminator):
+        raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+    image = spec_of(g).get("image", (3, 32, 32))
+    f, names = open_classifier(classifier, image, options=options, classes=classes)
+    detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
+    accuracy = _calibrated(detector, calibrate, tpr, confidence) if calibrate is not None else None
+
+    resolved: dict[str, Any] = {
+        "method": "wrap",
+        "classifier": str(classifier),
+        "discriminator_run": str(discriminator),
+        "shift": shift,
+        "options": {key: _json(value) for key, value in asdict(options or WrapOptions()).items() if value is not None},
+        "calibrate": calibrate,
+        "evaluate": (about.recipe or {}).get("evaluate", {}),
+    }
+    folder = Run(run)
+    folder.open(resolved, resume=False)
+    _write(detector, folder, resolved, about, names)
+    return Guarded(_loaded_again(detector, folder), f, accuracy)
+
+
+def read_classes(path: Path) -> tuple[str, ...]:
+    """Names of classes from a file: a JSON list, or one name a line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        names = json.loads(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
+    except (OSError, ValueError) as error:
+        raise ProodError(f"cannot read the names of the classes from {path}: {error}") from None
+    names = [name for name in names if name != ""]
+    if not all(isinstance(name, str) for name in names) or len(names) < 2:
+        raise ProodError(f"{path} names no classes: give a JSON list of texts, or one name a line, two or more")
+    return tuple(names)
+
+
+def _calibrated(detector: Detector, name: str, tpr: float, confidence: float) -> float | None:
+    """Set the threshold; the accuracy on the same images, if they are labelled."""
+    like = ImageSet("like", torch.zeros(1, *detector.shape, dtype=torch.uint8))
+    images = data.load(name, like=like)
+    if images.shape != detector.shape:
+        raise ProodError(f"{name} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
+    detector.calibrate(images, tpr=tpr, confidence=confidence)
+    if images.labels is None or int(images.labels.max()) >= detector.count:
+        return None
+    return float((detector.predict(images).label == images.labels.numpy()).mean())
+
+
+def _write(
+    detector: Detector, folder: Run, resolved: dict[str, Any], about: Metadata, names: tuple[str, ...] | None
+) -> None:
+    """The calibration first: with the model's file the run is complete."""
+    save_calibration(detector, folder.folder)
+    found = detector.calibration
+    save(
+        detector.model,
+        folder.model,
+        classes=None if names is None else list(names),
+        eps=about.eps,
+        threshold=detector.threshold,
+        tpr=None if found is None else found.tpr,
+        recipe=resolved,
+        data=about.data,
+    )
+
+
+def _loaded_again(detector: Detector, folder: Run) -> Detector:
+    """A package that builds another network than it gave would otherwise be met by whoever deploys it."""
+    again = Detector.load(folder.folder, device=detector.device)
+    images = trial_images(detector.shape).to(detector.device)
+    with torch.no_grad():
+        before, after = detector.model.logits(images), again.model.logits(images)
+    if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
+        (folder.folder / MODEL_FILE).unlink()
+        folder.recipe.unlink()
+        raise ProodError(
+            "the classifier gives other logits when its folder is loaded again: export it to ONNX, and wrap that"
+        )
+    return again
+
+
+def _json(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,66 @@
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from prood.cli import app
+from prood.errors import ProodError
+from prood.export import open_session, run
+from prood.models import ProoD, discriminator, save, small
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("run")
+    torch.manual_seed(0)
+    g = discriminator("digits", image=(1, 28, 28))
+    model = ProoD(small(3, width=4), g, 1.0)
+    save(model, place / "run" / "model.safetensors", classes=["null", "eins", "zwei"], threshold=0.7)
+    save(g, place / "disc" / "model.safetensors")
+    return place
+
+
+def call(*words: str) -> str:
+    result = CliRunner().invoke(app, ["export", *words], env={"COLUMNS": "160"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_run_becomes_a_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = folder / "model.onnx"
+    first, second = call(str(folder / "run"), str(file), "--opset", "21").splitlines()
+    assert capfd.readouterr() == ("", "")  # neither the exporter nor the runtime adds lines of its own
+    assert first == f"wrote {file}"
+    assert second.startswith("ONNX Runtime and torch differ by at most ")
+    model = onnx.load(file)
+    facts = {entry.key: entry.value for entry in model.metadata_props}
+    assert facts["sha256"] == hashlib.sha256((folder / "run" / "model.safetensors").read_bytes()).hexdigest()
+    assert facts["classes"] == '["null", "eins", "zwei"]'
+    assert facts["threshold"] == "0.7"
+    assert model.opset_import[0].version == 21
+    got = run(open_session(file), torch.rand(2, 1, 28, 28), 0.1)
+    assert (got["confidence"] <= got["upper_bound"]).all()
+    assert np.all(got["upper_bound"] <= 1)
+    with pytest.raises(ProodError, match=r"there is something at .*: choose another name, or say overwrite"):
+        call(str(folder / "run"), str(file))
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "said"),
+    [
+        ("nothing", ["model2.onnx"], "there is no model at"),
+        ("disc", ["model2.onnx"], "needs a discriminator beside it"),
+        ("run", ["model2.zip"], "must be called something.onnx"),
+        ("run", ["model2.onnx", "--opset", "9"], "must be one of 18 to 21, not 9"),
+    ],
+)
+def test_wrong_words_are_one_line(folder: Path, run: str, words: list[str], said: str) -> None:
+    with pytest.raises(ProodError, match=said):
+        call(str(folder / run), str(folder / words[0]), *words[1:])
+    assert not (folder / words[0]).exists()

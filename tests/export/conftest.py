@@ -1,0 +1,68 @@
+"""Two small joint models, and one of them as a file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from prood.bounds import BlockedLinear, NegativeLinear, Normalise
+from prood.detector import Detector
+from prood.export import export
+from prood.models import Discriminator, ProoD, discriminator, small
+
+
+def digits_model(seed: int = 0) -> ProoD:
+    """As the quickstart's: random, but with confidences of many sizes and bounds below the ceiling."""
+    torch.manual_seed(seed)
+    f, g = small(8, width=4), discriminator("digits", image=(1, 28, 28))
+    with torch.no_grad():
+        f[-1].weight.mul_(60)
+        g.last.log_weight.sub_(2.0)
+    return ProoD(f, g, 1.5).eval()
+
+
+def odd_model(seed: int = 0) -> ProoD:
+    """Colours, sides that are no powers of two, pooling that leaves a rest, a stride that skips inputs."""
+    torch.manual_seed(seed)
+    network = nn.Sequential(
+        Normalise([0.4, 0.5, 0.6], [0.2, 0.3, 0.25]),
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(4, 6, (2, 1), stride=3, padding=(1, 0)),
+        nn.ReLU(),
+        nn.Flatten(),
+        BlockedLinear(54, 6),
+        nn.ReLU(),
+        NegativeLinear(6),
+    )
+    f = nn.Sequential(nn.Flatten(), nn.Linear(3 * 13 * 17, 3))
+    return ProoD(f, Discriminator(network), 0.7).eval()  # 3 + 0.7 is rounded up in float32
+
+
+ODD = (3, 13, 17)
+
+
+@pytest.fixture(scope="session")
+def detector() -> Detector:
+    return Detector(digits_model(), threshold=0.5, classes=[f"digit {n}" for n in range(8)])
+
+
+@pytest.fixture(scope="session")
+def file(detector: Detector, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "model.onnx"
+    export(detector, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def odd() -> Detector:
+    return Detector(odd_model(), image=ODD)
+
+
+@pytest.fixture(scope="session")
+def odd_file(odd: Detector, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "odd.onnx"
+    export(odd, path, opset=18)
+    return path

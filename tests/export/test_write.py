@@ -1,0 +1,128 @@
+"""Requests that cannot be met are one line, and leave no file."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from prood.detector import Detector
+from prood.errors import ProodError
+from prood.export import check, export, write
+from prood.export.classifier import classifier_model
+from prood.models import ProoD, compact
+
+from .conftest import digits_model
+
+
+class Length(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x), -1)[:, :3]
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :3] if x.sum() > 0 else x.flatten(1)[:, 1:4]
+
+
+@pytest.mark.parametrize(
+    ("classifier", "said"),
+    [
+        (Length(), "takes the number of images for a constant; where it says len\\(x\\), say x.shape\\[0\\]"),
+        (Branching(), "torch cannot export the classifier to ONNX: .*"),
+    ],
+)
+def test_a_classifier_that_cannot_be_exported(classifier: nn.Module, said: str) -> None:
+    with pytest.raises(ProodError, match=said) as caught:
+        classifier_model(classifier, torch.zeros(2, 1, 4, 4), 20)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_residual_network(capfd) -> None:
+    import onnxruntime
+
+    torch.manual_seed(0)
+    classifier = compact(4).eval()
+    model = classifier_model(classifier, torch.zeros(2, 3, 32, 32), 20)
+    assert capfd.readouterr() == ("", "")  # the exporter has nothing to tell the user
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = torch.rand(3, 3, 32, 32)
+    (got,) = session.run(["logits"], {"images": x.numpy()})
+    with torch.no_grad():
+        np.testing.assert_allclose(got, classifier(x).numpy(), rtol=1e-4, atol=1e-4)
+    assert all(entry.name.startswith("classifier/") for entry in model.graph.initializer)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("model.pt", {}, "must be called something.onnx, not model.pt"),
+        ("model.onnx", {"opset": 17}, "must be one of 18 to 21, not 17"),
+        ("there.onnx", {}, "there is something at .*there.onnx already"),
+        ("folder.onnx", {"overwrite": True}, "there is something at .*folder.onnx already"),
+    ],
+)
+def test_wrong_requests(name: str, options: dict, said: str, tmp_path: Path) -> None:
+    (tmp_path / "there.onnx").write_text("mine")
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(ProodError, match=said):
+        export(digits_model(), tmp_path / name, **options)
+    assert (tmp_path / "there.onnx").read_text() == "mine"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"there.onnx", "folder.onnx"}
+
+
+def test_packages_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "_PACKAGES", ("onnx", "no_such_package"))
+    with pytest.raises(ProodError, match="export needs no_such_package: pip install 'prood\\[export\\]'"):
+        export(digits_model(), tmp_path / "model.onnx")
+
+
+def test_a_file_that_fails_its_check_gets_no_name(
+    detector: Detector, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the place of what is built goes a file of other weights."""
+    import onnx
+
+    monkeypatch.setattr(write, "build", lambda *_: onnx.load(file))
+    other = Detector(digits_model(seed=1))
+    with pytest.raises(ProodError, match="ONNX Runtime"):
+        export(other, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+    assert export(detector, tmp_path / "model.onnx").images == 5
+    assert (tmp_path / "model.onnx").exists()
+    export(detector, tmp_path / "model.onnx", overwrite=True)
+
+
+def test_the_check_finds_a_bound_that_is_too_low(detector: Detector, file: Path) -> None:
+    sure = copy.deepcopy(detector.model).requires_grad_(False)
+    sure.classifier[-1].weight.mul_(1000)
+    sure.classifier[-1].bias.mul_(1000)
+    higher = Detector(ProoD(sure.classifier, sure.discriminator, shift=9.0))
+    images = torch.rand(3, 1, 28, 28)
+    assert check(file, detector, images).upper_bound < 1e-6
+    with pytest.raises(ProodError, match=r"the exported bound is wrong: a confidence is .* above it"):
+        check(file, higher, images)
+
+
+def test_the_check_finds_another_class(detector: Detector, file: Path) -> None:
+    model = detector.model
+    torch.manual_seed(0)
+    head = nn.Sequential(*model.classifier, nn.Linear(8, 8, bias=False)).requires_grad_(False)
+    head[-1].weight.copy_(torch.eye(8).roll(1, 0))
+    with pytest.raises(ProodError, match="another class than torch"):
+        check(file, Detector(ProoD(head, model.discriminator, shift=1.5)), torch.rand(20, 1, 28, 28))
+
+
+def test_the_check_finds_values_that_are_off(detector: Detector, file: Path) -> None:
+    model = detector.model
+    lower = Detector(ProoD(model.classifier, model.discriminator, shift=1.0))
+    with pytest.raises(ProodError, match=r"disagree in probabilities by .*, p_in by .*, upper_bound by"):
+        check(file, lower, torch.rand(3, 1, 28, 28))
+
+
+def test_a_file_that_is_none(tmp_path: Path, detector: Detector) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"nothing")
+    with pytest.raises(ProodError, match=r"ONNX Runtime cannot load model\.onnx"):
+        check(tmp_path / "model.onnx", detector)

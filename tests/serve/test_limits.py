@@ -1,0 +1,156 @@
+"""What the service refuses of a request: with which status, in one line, and without telling a path."""
+
+import asyncio
+import base64
+import json
+
+import numpy as np
+import pytest
+
+IMAGE = {"content-type": "image/png"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("", "the body is empty"),
+        ("{", "no JSON"),
+        ("[]", "no object"),
+        ("\xff", "no JSON"),
+        ('{"images": NaN}', "NaN is no JSON number"),
+        ("[" * 100_000, "nested too deeply"),
+        ("{}", "no images"),
+        ('{"images": []}', "no images"),
+        ('{"images": "abc"}', "no images"),
+        ('{"images": [1]}', "image 0 is neither base64"),
+        ('{"images": ["äöü"]}', "image 0 is no base64"),
+        ('{"images": ["a"]}', "image 0 is no base64"),
+        ('{"images": ["data:image/png,abc"]}', "no data URL"),
+        ('{"images": [[]]}', "of the shape [1, 28, 28]"),
+        ('{"images": [[[1, 2], [3]]]}', "of the shape [1, 28, 28]"),
+        (json.dumps({"images": [np.full((1, 28, 28), 2.0).tolist()]}), "outside [0, 1]: divide bytes by 255"),
+        (json.dumps({"images": [np.full((1, 28, 28), "0.5").tolist()]}), "no list of numbers"),
+        (json.dumps({"images": [np.full((28, 28, 1), 0.5).tolist()]}), "of the shape [1, 28, 28]"),
+        (json.dumps({"images": [np.full((1, 28, 28), 0.5).tolist()], "esp": 1}), "unknown key 'esp'"),
+        (json.dumps({"images": [np.full((1, 28, 28), 0.5).tolist()]}).replace("0.5", "1e999", 1), "outside [0, 1]"),
+        (json.dumps({"images": [np.full((1, 28, 28), 0.5).tolist()]}).replace("0.5", "null", 1), "no list of numbers"),
+        (json.dumps({"images": [np.full((1, 28, 28), 0.5).tolist()]}).replace("0.5", "[0.5]", 1), "no list of numbers"),
+    ],
+)
+def test_json_that_is_none(refused, client, body, said):
+    headers = {"content-type": "application/json; charset=utf-8"}
+    refused(client.post("/v1/predict", content=body.encode(), headers=headers), 400, said)
+
+
+def test_json_in_another_encoding(refused, client):
+    answered = client.post("/v1/predict", content=b'{"a": "\xff"}', headers={"content-type": "application/json"})
+    refused(answered, 400, "not UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/predict?eps=0.1", "unknown option 'eps' in the address: there is none"),
+        ("/v1/certify?esp=0.1", "unknown option 'esp' in the address: there is only eps, radius"),
+        ("/v1/certify?eps=0.1&eps=0.2", "eps stands in the address twice"),
+        ("/v1/certify?eps=0.1&radius=no", "radius is true or false"),
+        ("/v1/certify?eps=wide", "'wide' is no number for eps"),
+        ("/v1/certify?eps=", "'' is no number for eps"),
+        ("/v1/certify?eps=1/0", "'1/0' is no number for eps"),
+        ("/v1/certify?eps=nan", "'nan' is no number for eps"),
+        ("/v1/certify?eps=-0.1", "a radius between 0 and 1, not -0.1"),
+        ("/v1/certify?eps=1.01", "a radius between 0 and 1, not 1.01"),
+        ("/v1/certify?eps=" + ",".join(["0.1"] * 34), "eps is 33 numbers at most, not 34"),
+        ("/v1/attack?eps=0.1,0.2", "an attack has one radius"),
+        ("/v1/attack?steps=0", "steps is a whole number from 1 to 200"),
+        ("/v1/attack?steps=201", "steps is a whole number from 1 to 200"),
+        ("/v1/attack?steps=1.5", "steps is a whole number"),
+        ("/v1/attack?steps=1,2", "steps is one number"),
+        ("/v1/far?factors=-1", "a factor is between 0 and a million"),
+        ("/v1/far?factors=1e7", "a factor is between 0 and a million"),
+        ("/v1/far?factors=" + ",".join(["1"] * 34), "factors is 33 numbers at most"),
+    ],
+)
+def test_options_out_of_range(refused, client, files, path, said):
+    refused(client.picture(path, files[0]), 400, said)
+
+
+def test_options_of_json(refused, client, files):
+    text = base64.b64encode(files[0]).decode()
+    refused(client.post("/v1/certify?eps=0.1", json={"images": [text], "eps": 0.2}), 400, "give it once")
+    for wrong in ([True], {}, None, [[0.1]], [], "x" * 50):
+        answered = client.post("/v1/certify", json={"images": [text], "eps": wrong})
+        assert answered.status_code == (200 if wrong is None else 400), answered.text
+    refused(client.post("/v1/attack", json={"images": [text, text]}), 400, "2 images were sent: send one")
+
+
+def form(*parts, edge=b"edge", end=b"--edge--\r\n"):
+    body = b"".join(b"--" + edge + b"\r\n" + head + b"\r\n\r\n" + content + b"\r\n" for head, content in parts) + end
+    return {"content": body, "headers": {"content-type": "multipart/form-data; boundary=edge"}}
+
+
+NAMED = b'Content-Disposition: form-data; name="image"; filename="a.png"'
+
+
+def test_forms(refused, service, files):
+    client = service(images=2)
+    post = lambda **given: client.post("/v1/predict", **given)  # noqa: E731
+    assert len(post(**form((NAMED, files[0]), (NAMED, files[1]))).json()["predictions"]) == 2
+    refused(post(**form(*[(NAMED, files[0])] * 3)), 413, "more images than the 2")
+    other = b'Content-Disposition: form-data; name="photo"; filename="a.png"'
+    refused(post(**form((other, files[0]))), 400, "send the pictures as image")
+    refused(post(**form((b"Content-Type: image/png", files[0]))), 400, "send the pictures as image")
+    refused(post(**form((NAMED, files[0]), end=b"")), 400, "cut short")
+    refused(post(**form()), 400, "no image")
+    refused(post(**form((NAMED, b""))), 400, "image 0 is no picture")
+    refused(post(**form((NAMED, files[0]), edge=b"other")), 400, "damaged")
+    refused(post(content=b"x", headers={"content-type": "multipart/form-data"}), 400, "no boundary")
+
+
+def test_too_many_images(refused, service, files):
+    client = service(images=2)
+    text = base64.b64encode(files[0]).decode()
+    refused(client.post("/v1/predict", json={"images": [text] * 3}), 413, "3 images are too many: 2 are allowed")
+    assert client.post("/v1/predict", json={"images": [text] * 2}).status_code == 200
+
+
+def test_bodies_that_are_too_long(refused, service, files):
+    client = service(body_bytes=len(files[0]))
+    assert client.picture("/v1/predict", files[0]).status_code == 200
+    refused(client.picture("/v1/predict", files[0] + b"x"), 413, f"more than {len(files[0])} bytes")
+
+    async def chunks():
+        for _ in range(100):
+            yield b"x" * 100
+        raise AssertionError("the whole body was read")
+
+    refused(client.post("/v1/predict", content=chunks(), headers=IMAGE), 413, "bytes")
+    refused(client.post("/v2/models/small/infer", content=b"x" * 5000), 413, "bytes")
+
+
+def test_a_body_that_does_not_come(refused, service, files):
+    async def slow():
+        yield files[0][:50]
+        await asyncio.sleep(30)
+        yield files[0][50:]
+
+    client = service(body_s=0.2)
+    refused(client.post("/v1/predict", content=slow(), headers=IMAGE), 408, "within 0.2 seconds")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "image/tiff", "application/x-www-form-urlencoded", ""])
+def test_other_types_of_content(refused, client, files, kind):
+    refused(client.picture("/v1/predict", files[0], kind), 415, "image/png")
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/v1", "/v1/nothing", "/v1/examples/../../etc/passwd", "/..%2f..%2fetc/passwd"]
+)
+def test_there_is_nothing_else(refused, client, path):
+    refused(client.get(path), 404, "there is nothing")
+
+
+def test_the_wrong_method(refused, client):
+    answered = refused(client.get("/v1/predict"), 405, "another method")
+    assert answered.headers["allow"] == "POST"
+    refused(client.post("/v1/model"), 405, "another method")

@@ -1,0 +1,107 @@
+"""Pictures from strangers: none at all, cut short, far too large, or moving."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from prood.serve.pictures import webp_size
+
+
+def png_header(width, height):
+    """A PNG that claims a size and has no pixels."""
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+
+
+def claim(width, height):
+    """… and the first bytes of them."""
+    return png_header(width, height) + struct.pack(">I", 1000) + b"IDAT" + zlib.compress(b"\0" * 1000)[:4]
+
+
+def bomb(width, height):
+    """A PNG whose few bytes really are so many pixels."""
+    data = zlib.compress(b"\0" * (height * (width + 1)), 9)
+    parts = png_header(width, height)
+    for name, content in ((b"IDAT", data), (b"IEND", b"")):
+        parts += struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    return parts
+
+
+def webp_canvas(width, height):
+    sizes = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + sizes
+
+
+def animation(kind):
+    frames = [Image.new("RGB", (20, 20), colour) for colour in ("red", "green", "blue")]
+    file = io.BytesIO()
+    frames[0].save(file, kind, save_all=True, append_images=frames[1:])
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "said"),
+    [
+        (b"", 400, "the body is empty"),
+        (b"no picture", 400, "image 0 is no picture"),
+        (b"\x89PNG\r\n\x1a\n", 400, "image 0"),
+        (claim(100, 100), 400, "image 0 cannot be read"),
+        (claim(100_000, 100_000), 413, "too many pixels"),
+        (claim(6000, 6000), 413, "6000×6000 pixels"),
+        (claim(10_000, 10_000), 413, "pixels"),  # of which Pillow only warns
+        (bomb(6000, 6000), 413, "25000000 are allowed"),
+        (webp_canvas(16_000_000, 16_000_000), 413, "16000000×16000000 pixels"),
+        (webp_canvas(20, 20), 400, "image 0"),
+        (animation("GIF"), 400, "is an animation"),
+        (animation("PNG"), 400, "is an animation"),
+        (animation("WEBP"), 400, "is an animation"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 400, "no picture that can be read"),
+        (b"P6\n9 9\n255\n" + b"a" * 243, 400, "no picture that can be read"),  # Pillow could, but it was not asked to
+    ],
+)
+def test_pictures_that_are_none_or_too_much(refused, client, file, status, said):
+    refused(client.picture("/v1/predict", file), status, said)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "GIF"])
+def test_a_picture_that_is_cut_short(refused, client, kind):
+    file = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(file, kind)
+    whole = file.getvalue()
+    assert client.picture("/v1/predict", whole).status_code == 200
+    refused(client.picture("/v1/predict", whole[: len(whole) // 2]), 400, "image 0")
+
+
+def test_a_large_picture_within_the_limit_is_decoded_and_the_limit_is_the_option(refused, service):
+    client = service(pixels=90_000)
+    assert client.picture("/v1/predict", bomb(300, 300)).status_code == 200
+    refused(client.picture("/v1/predict", bomb(300, 301)), 413, "300×301 pixels: 90000 are allowed")
+
+
+def test_a_jpeg_of_many_scans(refused, client):
+    file = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(file, "JPEG", progressive=True)
+    scan = file.getvalue().partition(b"\xff\xda")[2].partition(b"\xff\xc4")[0]
+    bomb = file.getvalue()[:-2] + (b"\xff\xda" + scan) * 1000
+    assert client.picture("/v1/predict", file.getvalue(), "image/jpeg").status_code == 200
+    refused(client.picture("/v1/predict", bomb, "image/jpeg"), 400, "more than 100 scans")
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 5), (300, 200)])
+def test_the_size_of_a_webp_is_read_from_its_header(size):
+    picture = Image.new("RGBA", size, (9, 9, 9, 100))
+    for options in ({"lossless": True}, {"quality": 50}, {"quality": 50, "exif": b"Exif\0\0"}):
+        file = io.BytesIO()
+        picture.convert("RGB" if "exif" in options else "RGBA").save(file, "WEBP", **options)
+        assert webp_size(file.getvalue()) == size
+    file = io.BytesIO()
+    picture.convert("RGB").save(file, "WEBP")
+    assert file.getvalue()[12:16] == b"VP8 "
+    assert webp_size(file.getvalue()) == size
+    assert webp_size(b"RIFF0000WEBP") is None
