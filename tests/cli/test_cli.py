@@ -1,30 +1,11 @@
 """The command line as a user meets it: the real entry point, its output and its exit code."""
 
-import sys
-
 import numpy as np
 import pytest
 
-from prood import cli
 from prood.evaluation import read_results
 from prood.models import load
 from prood.version import __version__
-
-
-@pytest.fixture
-def prood(monkeypatch, capsys):
-    """Run `prood …` in this process; the exit code, what it printed, and what it complained about."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["prood", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -13,25 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prood import cli
 from prood.data import ImageSet, noise_source, public_source, read_npz, source, sources
 from prood.data.catalog import Download, Facts, Public
 
 
 @pytest.fixture
-def prood(monkeypatch, capsys):
-    """Run `prood data …` in this process; the exit code, what it printed, and what it complained about."""
-
-    def run(*words: object, columns: int = 100) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["prood", "data", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", str(columns))
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
+def prood(prood):
+    """Run `prood data …`."""
+    return lambda *words, columns=100: prood("data", *words, columns=columns)
 
 
 @pytest.fixture

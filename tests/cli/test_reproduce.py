@@ -1,29 +1,17 @@
 """prood reproduce, as a user meets it; what it does is tested in tests/test_reproduce.py."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from prood import cli
 from prood import reproduce as module
 
 
 @pytest.fixture
-def prood(monkeypatch, capsys, tmp_path):
-    """Run `prood …` in an empty folder; the exit code, what it printed, and what it complained about."""
+def prood(prood, monkeypatch, tmp_path):
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["prood", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
+    return prood
 
 
 @pytest.fixture

@@ -1,28 +1,9 @@
 """prood results, as a user meets it; and the page in the repository."""
 
 import shutil
-import sys
 from pathlib import Path
 
-import pytest
-
-from prood import cli
-
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture
-def prood(monkeypatch, capsys):
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["prood", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 def test_the_page_is_written_and_checked(prood, tmp_path):

@@ -1,29 +1,13 @@
 """prood verify, as a user meets it."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from prood import cli
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256
 from prood.models import discriminator, save
-
-
-@pytest.fixture
-def prood(monkeypatch, capsys):
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["prood", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture

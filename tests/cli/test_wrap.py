@@ -10,26 +10,9 @@ import pytest
 import torch
 
 import prood as package
-from prood import cli
 from prood.detector import Detector
 from prood.models import WrapOptions, discriminator, save, small
 from prood.wrapping import read_classes, wrap
-
-
-@pytest.fixture
-def prood(monkeypatch, capsys):
-    """Run `prood …` in this process; the exit code, what it printed, and what it complained about."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["prood", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture(scope="module")
