@@ -180,8 +180,18 @@ class AveragePoolRule(Affine[nn.Module]):
         size = like.shape[2] // slope.shape[2]
         tiles = like.shape[2:] == (size * slope.shape[2], size * slope.shape[3])
         if isinstance(layer, nn.AvgPool2d) and tiles and _is_tiling(layer, size):
-            return F.interpolate(slope, scale_factor=size, mode="nearest") / size**2
+            return _enlarged(slope, size) / size**2
         return transpose(layer, slope, like)
+
+
+def _enlarged(slope: Tensor, size: int) -> Tensor:
+    """Each entry as a square of this size."""
+    if not torch.compiler.is_compiling():
+        return F.interpolate(slope, scale_factor=size, mode="nearest")
+    # A compiler makes an index of `interpolate`, and the gradient of an index scatters: slow on a GPU.
+    rows, channels, height, width = slope.shape
+    squares = slope[:, :, :, None, :, None].expand(-1, -1, -1, size, -1, size)
+    return squares.reshape(rows, channels, height * size, width * size)
 
 
 def _is_tiling(layer: nn.AvgPool2d, size: int) -> bool:

@@ -36,7 +36,8 @@ def plane_relu(slope: Tensor, middle: Tensor, radius: Tensor, alpha: Tensor | No
     low, high = (middle - radius).clamp(max=0), (middle + radius).clamp(min=0)
     chord = high / span(low, high)
     lower = (middle > 0).to(chord.dtype) if alpha is None else alpha
-    behind = torch.where(slope > 0, chord, lower) * slope
+    # In the type of the slopes, which the next convolution takes: a copy in another type would be one pass more.
+    behind = (torch.where(slope > 0, chord, lower) * slope).to(slope.dtype)
     if behind.ndim == 4:
         behind = behind.contiguous(memory_format=torch.channels_last)
     return behind, (-widen(slope).clamp(min=0) * chord * low).flatten(1).sum(1)

@@ -39,7 +39,8 @@ SPEED = """Seconds an epoch, and how far that is from what the arithmetic allows
 multiplications alone would take at the rate of a large matrix product, `fraction` its share of the time measured.
 `plain` is the same step written the plain way, `ratio` how many times longer that takes."""
 NOTHING = "Nothing has been published here yet."
-ORDER = ("Plain", "OE", "ProoD-Disc", "ProoD-S", "ProoD")
+ORDER = ("Plain", "OE", "EB", "ACET", "ATOM", "GOOD80", "GOOD100", "CCU", "ProoD-Disc", "ProoD-S", "ProoD")
+ORDER += ("Robust", "Robust-ProoD")
 SETS = ("cifar100", "cifar10", "svhn", "lsun-classroom", "smooth")  # in the paper's order
 RADIUS = 0.01  # the paper's
 SPEEDS = ("step", "batch", "seconds_per_epoch", "limit", "fraction", "plain", "ratio")
@@ -66,7 +67,7 @@ def results_page(folder: Path | str) -> str:
 
 def _section(groups: list[Group]) -> list[str]:
     """All tables of one in-distribution and one training out-distribution."""
-    groups = sorted(groups, key=lambda group: (_place(ORDER, group.title), group.title))
+    groups = sorted(groups, key=lambda group: (_place(ORDER, group.title.partition(",")[0]), group.title))
     members = [member for group in groups for member in group.members]
     sets = sorted({name for one in members for name in one.sets}, key=lambda name: (_place(SETS, name), name))
     radii = sorted({eps for one in members for eps in one.radii})
