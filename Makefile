@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test clean
+.PHONY: quickstart test docs clean
 
 quickstart: .venv/.quickstart  ## install, then train, certify and compare on digits
 	$(BIN)/prood quickstart $(if $(OUT),--out $(OUT))
@@ -13,6 +13,10 @@ test: .venv/.test  ## install, then style, types and all tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+docs: .venv/.docs  ## install, then bring the generated pages up to date and build the site into site/
+	$(BIN)/python docs/make
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # torch comes first and only through the constraints file: any other request may bring several GB of CUDA packages.
 .venv/.torch: constraints.txt
@@ -28,5 +32,9 @@ test: .venv/.test  ## install, then style, types and all tests
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@
 
+.venv/.docs: .venv/.torch pyproject.toml
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf .venv dist
+	rm -rf .venv dist site

@@ -15,7 +15,7 @@ from prood.compare import ENTRIES, RULES, Comparison, Mark, Row, compare, select
 from prood.compare.entries import order
 from prood.errors import ProodError
 from prood.evaluation import read_results
-from prood.evaluation.far import Far
+from prood.evaluation.asymptotics.far import Far
 from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.models import ProoD, load
 from prood.training import METHODS, Recipe, load_recipe

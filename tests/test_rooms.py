@@ -29,8 +29,9 @@ ALLOWED = {
     "serve": {"models", "bounds", "data", "attacks", "detector"},
     "quickstart": {"detector", "models", "data", "training", "evaluation"},
     "wrapping": {"models", "data", "training", "detector"},
+    "fusing": {"models", "data", "training", "evaluation"},
     "compare": {"bounds", "models", "data", "training", "attacks", "evaluation"},
-    "reproduce": {"bounds", "models", "training", "evaluation"},
+    "reproduce": {"bounds", "models", "data", "training", "attacks", "evaluation", "compare"},
     "cli": {
         "pretrained",
         "bounds",
@@ -47,6 +48,7 @@ ALLOWED = {
         "reproduce",
         "compare",
         "wrapping",
+        "fusing",
     },
 }
 

@@ -1,10 +1,11 @@
-"""prood reproduce, as a user meets it; what it does is tested in tests/test_reproduce.py."""
+"""prood reproduce, as a user meets it; what it does is tested in tests/reproduce."""
 
 from pathlib import Path
 
 import pytest
 
 from prood import reproduce as module
+from prood.reproduce.experiments import EXPERIMENTS
 
 
 @pytest.fixture
@@ -26,9 +27,12 @@ def asked(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["mnist"], "cannot reproduce 'mnist': choose one of cifar10, cifar100"),
-        (["mnist", "--fast"], "cannot reproduce 'mnist': choose one of cifar10, cifar100"),
         (["cifar10", "--attacks", "papre"], "there is no attack preset 'papre': choose one of"),
+        (["table", "mian"], "there is no table 'mian': choose one of main,"),
+        (["figure", "main"], "there is no figure 'main': choose one of"),
+        (["table", "main", "--recipe", "mnist"], "no recipe 'mnist': choose one of"),
+        (["table", "main", "--seeds", "one"], "'one' are no seeds: write numbers such as 0,1,2"),
+        (["all", "--attacks", "papre"], "there is no attack preset 'papre': choose one of"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(prood, tmp_path, words, complaint):
@@ -57,6 +61,13 @@ def test_options_reach_the_study(prood, asked):
     assert options == {"results": Path("here"), "attacks": None, "attacked": 7}
 
 
+def test_another_seed_has_a_folder_of_its_own(prood, asked):
+    """The one in which experiments look for it."""
+    assert prood("reproduce", "cifar10", "--seed", "2")[0] == 0
+    ((_, study, _),) = asked
+    assert study.folder / "oe" == module.Lab("cifar10", Path("runs/cifar10")).place("oe", 2)
+
+
 def test_the_fast_way_has_a_folder_of_its_own(prood, asked):
     """Its joint model has another shift: the whole study could not go on from it."""
     assert prood("reproduce", "cifar10", "--fast")[0] == 0
@@ -67,7 +78,60 @@ def test_the_fast_way_has_a_folder_of_its_own(prood, asked):
     ]
 
 
-def test_help_names_the_studies(prood):
+def test_help_names_what_there_is(prood):
     code, out, _ = prood("reproduce", "--help")
     assert code == 0
-    assert "cifar10 or cifar100" in out
+    assert all(f"│ {word} " in out for word in ("cifar10", "cifar100", "table", "figure", "all"))
+    code, out, err = prood("reproduce", "mnist")
+    assert (code, out) == (2, "")
+    assert "No such command 'mnist'" in err
+
+
+@pytest.mark.parametrize("kind", ["table", "figure"])
+def test_without_a_name_the_experiments_are_listed(prood, tmp_path, kind):
+    code, out, _ = prood("reproduce", kind)
+    names = [one.name for one in EXPERIMENTS if one.kind == kind]
+    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, names)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def labs(monkeypatch):
+    """The labs that experiments would have been made in."""
+    found = []
+    monkeypatch.setattr(module, "perform_all", lambda experiments, lab, again: found.append((experiments, lab, again)))
+    return found
+
+
+def test_options_reach_the_lab(prood, labs):
+    words = ["--recipe", "cifar10", "--runs", "there", "--results", "here", "--seeds", "3,4", "--attacks", "none"]
+    words += ["--attacked", "7", "--only-published", "--again", "--device", "cpu", "--docs", "pages"]
+    assert prood("reproduce", "table", "fpr", *words) == (0, "wrote pages/experiments.md\n", "")
+    (((experiment,), lab, again),) = labs
+    assert (experiment.name, again) == ("fpr", True)
+    assert (lab.recipe_name, lab.folder, lab.results, lab.seeds) == ("cifar10", Path("there"), Path("here"), (3, 4))
+    assert (lab.attacks, lab.attacked, lab.training, lab.device) == (None, 7, False, "cpu")
+    assert lab.command == "prood reproduce table fpr " + " ".join(words)
+
+
+def test_experiments_that_failed_are_named_at_the_end(prood, monkeypatch, tmp_path):
+    failed = {"figure-sizes": "no GPU", "table-main": "the dog ate it"}
+    monkeypatch.setattr(module, "perform_all", lambda experiments, lab, again: failed)
+    code, out, err = prood("reproduce", "all")
+    assert (code, out, err.count("\n")) == (2, "wrote docs/experiments.md\n", 1)
+    assert err.startswith(
+        f"error: 2 of {len(EXPERIMENTS)} experiments could not be made: figure sizes (no GPU); table main"
+    )
+    assert (tmp_path / "docs" / "experiments.md").is_file()
+
+
+def test_what_the_lab_is_by_default(prood, labs):
+    assert prood("reproduce", "all")[0] == 0
+    assert prood("reproduce", "all", "--recipe", "cifar100")[0] == 0
+    (experiments, quick, again), (_, cifar, _) = labs
+    assert (set(experiments), len(experiments), again) == (set(EXPERIMENTS), len(EXPERIMENTS), False)
+    kinds = [one.kind for one in experiments]
+    assert kinds == sorted(kinds, reverse=True)  # tables, which train the models, before figures
+    assert (quick.name, quick.folder, quick.results) == ("quickstart", Path("runs/quickstart"), Path("results"))
+    assert (quick.seeds, quick.attacks, quick.attacked, quick.training) == ((0, 1, 2), "fast", 20, None)
+    assert (cifar.folder, cifar.attacks, cifar.attacked) == (Path("runs/cifar100"), "paper", 100)

@@ -74,6 +74,7 @@ def test_the_folder_is_used_like_every_run(prood, place, tmp_path):
     )
     assert code == 0
     assert "GAUC" in out
+    assert prood("export", run, tmp_path / "model.onnx")[0] == 0
     code, out, _ = prood("info", run)
     assert code == 0
     assert "wrapped" in out

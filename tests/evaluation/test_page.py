@@ -76,7 +76,7 @@ def test_our_row_stands_above_the_papers(tmp_path):
     others = {row[0]: row[1:] for row in found[AUC][3:]}
     assert others["GOOD80, *paper, 80M Tiny Images*"] == ["90.1", "87.2 / 42.5 / 63.9", "94.2 / 37.5 / 67.4", "ibp"]
     assert [name.partition(",")[0] for name in others] == [
-        *("OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD", "ProoD-S")
+        *("OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD", "ProoD-S", "Robust", "Robust-ProoD")
     ]
     assert "GAUC by the method that proves it" not in found
     assert "Of cifar100 the models saw the training images" in results_page(tmp_path)
@@ -202,16 +202,22 @@ def test_the_notes_stand_before_the_tables(tmp_path):
     assert page.index("\n\nOf svhn *half* the images.\n\nOne seed.\n\n") < page.index("## In-distribution")
 
 
+ADDITIONAL = {"lsun", "lsun-resize", "places365", "isun", "uniform", "textures", "tiny-images", "openimages"}
+
+
 def test_the_papers_numbers_are_what_a_table_can_hold():
     for table in PAPER["tables"]:
         sets = {"cifar10", "cifar100", "svhn", "lsun-classroom", "smooth"} - {table["inside"]}
         clean, guaranteed, attacked = table["metrics"]
         for row in table["rows"]:
-            assert set(row) - {"deviation"} == sets | {"title", "shift", "accuracy"}
+            additional = "AdditionalDatasets" in table["label"] and row["title"] != "ProoD-S"
+            there = sets | (ADDITIONAL if additional else set())
+            known = {"title", "shift", "accuracy"} | ({"robust_accuracy"} if "Robust" in table["label"] else set())
+            assert set(row) - {"deviation"} == there | known
             assert (row["accuracy"] is None) == (row["title"] == "ProoD-Disc")
-            assert (row["shift"] is not None) == (row["title"] in ("ProoD", "ProoD-S"))
+            assert (row["shift"] is not None) == (row["title"] in ("ProoD", "ProoD-S", "Robust-ProoD"))
             assert ("deviation" in row) == (table["runs"] > 1)
-            for name in sets:
+            for name in there:
                 values = dict(zip(table["metrics"], row[name], strict=True))
                 assert all(0 <= value <= 100 and value == round(value, 1) for value in values.values())
                 sign = 1 if clean == "auc" else -1

@@ -1,9 +1,14 @@
+import math
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from prood import ProodError
 from prood.data import ImageSet
-from prood.evaluation import Candidate, auc, choose_shift, measure
+from prood.evaluation import Candidate, auc, choose_shift, measure, prior_from_shift, shift_from_prior
+from prood.evaluation.shift import choice_of_shift
 from prood.models import ProoD, score_of
 
 # A larger shift trusts the classifier more: AUC grows, GAUC falls.
@@ -59,3 +64,42 @@ def test_a_model_without_shift_or_certificate(f, g, inside, outside):
     assert plain.accuracy is not None
     bare = measure(g, inside, outside["dark"], 0.0)
     assert (bare.shift, bare.accuracy) == (0.0, None)
+
+
+def test_a_shift_is_a_prior():
+    assert shift_from_prior(0.5) == 0  # as the discriminator was trained
+    assert shift_from_prior(0.1) == pytest.approx(math.log(9))
+    assert prior_from_shift(3.0) == pytest.approx(1 / (1 + math.exp(3)))
+    assert (prior_from_shift(math.inf), prior_from_shift(-math.inf)) == (0, 1)
+
+
+@given(st.floats(1e-12, 1 - 1e-12))
+def test_prior_and_shift_undo_each_other(fraction):
+    assert prior_from_shift(shift_from_prior(fraction)) == pytest.approx(fraction, rel=1e-9)
+
+
+def test_the_prior_is_that_of_the_deployed_model(f, g, inside):
+    """Bayes with p̃(o) = 0.1 from densities that g stands for with p(o) = ½."""
+    images = inside.floats(range(5))
+    with torch.no_grad():
+        p = g(images).double().sigmoid()
+        expected = p * 0.9 / (p * 0.9 + (1 - p) * 0.1)
+        found = ProoD(f, g, shift_from_prior(0.1)).in_logit(images).double().sigmoid()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, math.nan, 10.0])
+def test_what_is_no_prior(fraction):
+    with pytest.raises(ProodError, match="between 0 and 1"):
+        shift_from_prior(fraction)
+
+
+def test_a_shift_or_a_prior():
+    assert choice_of_shift(2.0, None) == 2.0
+    assert choice_of_shift(None, 0.5, 7.0) == 0.0
+    assert choice_of_shift(None, None, 7.0) == 7.0
+    assert choice_of_shift(None, None) is None
+    with pytest.raises(ProodError, match="one of --shift and --prior"):
+        choice_of_shift(1.0, 0.2)
+    with pytest.raises(ProodError, match="not NaN"):
+        prior_from_shift(math.nan)

@@ -15,7 +15,7 @@ from prood.models import Discriminator, ProoD, discriminator, small
 def digits_model(seed: int = 0) -> ProoD:
     """As the quickstart's: random, but with confidences of many sizes and bounds below the ceiling."""
     torch.manual_seed(seed)
-    f, g = small(8, width=4), discriminator("digits", image=(1, 28, 28))
+    f, g = small(8, width=4), discriminator("digits", image=(1, 28, 28), guard=1e-3)
     with torch.no_grad():
         f[-1].weight.mul_(60)
         g.last.log_weight.sub_(2.0)

@@ -48,6 +48,23 @@ def images() -> Tensor:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_outside_the_range_the_guard_counts_and_nothing_is_proven(
+    level: str, sessions: dict[str, Any], detector: Detector, images: Tensor
+) -> None:
+    beyond = 3 * images - 1
+    got = run(sessions[level], beyond, 0.01)
+    model = detector.model
+    with torch.no_grad():
+        said = model.in_logit(beyond).double().sigmoid().numpy()
+        bare = (model.discriminator.guarded(0)(beyond) + model.shift).double().sigmoid().numpy()
+    np.testing.assert_allclose(got["p_in"], said, atol=1e-6, rtol=0)
+    assert (bare - said > 1e-3).any()
+    outside = ((beyond < 0) | (beyond > 1)).flatten(1).any(1).numpy()
+    assert outside.any()
+    assert (got["upper_bound"][outside] == 1).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_the_runtime_agrees_with_torch(
     level: str, sessions: dict[str, Any], detector: Detector, images: Tensor
 ) -> None:

@@ -8,11 +8,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prood.cli.asymptotics import asymptotics
 from prood.cli.certify import certify
 from prood.cli.compare import compare
 from prood.cli.data import data
 from prood.cli.evaluate import evaluate
 from prood.cli.export import export
+from prood.cli.fuse import fuse
 from prood.cli.info import info
 from prood.cli.quickstart import quickstart
 from prood.cli.recipes import recipes
@@ -36,17 +38,19 @@ app.command()(quickstart)
 app.command()(recipes)
 app.command()(train)
 app.command()(combine)
+app.command()(fuse)
 app.command()(wrap)
 app.command()(evaluate)
 app.command()(report)
 app.command()(results)
 app.command()(compare)
-app.command()(reproduce)
 app.command()(certify)
+app.command()(asymptotics)
 app.command()(verify)
 app.command()(serve)
 app.command()(export)
 app.command()(info)
+app.add_typer(reproduce, name="reproduce")
 app.add_typer(data, name="data")
 
 

@@ -1,16 +1,53 @@
-"""prood reproduce NAME"""
+"""prood reproduce cifar10 | cifar100 | table | figure | all"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from prood.reproduce import Experiment, Lab
 
-def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The in-distribution: cifar10 or cifar100.")],
+reproduce = typer.Typer(
+    help="The paper's experiments: its models on CIFAR, and each of its tables and figures on any of the recipes.",
+    no_args_is_help=True,
+)
+
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")]
+Results = Annotated[Path, typer.Option(help="Folder for the published results.")]
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Which; without a name they are listed.")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="quickstart, cifar10 or cifar100; or a .toml file of your own.")
+]
+Runs = Annotated[Path | None, typer.Option(help="Folder of the runs; else runs/RECIPE.")]
+Docs = Annotated[Path, typer.Option(help="Folder for the page experiments.md and its figures.")]
+Seeds = Annotated[str, typer.Option(metavar="N,…", help="Seeds of training that error bars are about.")]
+Attacks = Annotated[
+    str | None, typer.Option(help="fast, paper, strong or none; else fast, on CIFAR paper.", show_default=False)
+]
+Attacked = Annotated[
+    int | None, typer.Option(help="Images of each set that are attacked; else 20, on CIFAR 100.", min=1)
+]
+Train = Annotated[
+    bool | None,
+    typer.Option(
+        "--train/--only-published",
+        help="Train what is missing, or use only what is published; else train, but CIFAR only on a GPU.",
+        show_default=False,
+    ),
+]
+Again = Annotated[bool, typer.Option("--again", help="Make it again, whatever is there.")]
+SEEDS, RESULTS, DOCS = "0,1,2", Path("results"), Path("docs")
+
+
+@reproduce.command("cifar100")
+@reproduce.command("cifar10")
+def study(
+    context: typer.Context,
     fast: Annotated[
         bool, typer.Option("--fast", help="Only the discriminator, ProoD at the recipe's shift, and its certificates.")
     ] = False,
@@ -18,15 +55,16 @@ def reproduce(
         str | None, typer.Option("--out", metavar="NAME", help="Train against another out-distribution.")
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder for the runs; else runs/NAME, with --fast runs/NAME-fast.")
+        Path | None,
+        typer.Option(help="Folder for the runs; else runs/NAME, or runs/NAME/seed-N; --fast: NAME-fast."),
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder for the published results.")] = Path("results"),
+    results: Results = RESULTS,
     attacks: Annotated[str, typer.Option(help="fast, paper, strong or none.")] = "paper",
     attacked: Annotated[int, typer.Option(help="Images of each set that are attacked.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Seed of initialisation, order and augmentation.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
+    device: Device = None,
 ) -> None:
-    """The paper's experiments on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
+    """The paper's models on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
 
     Plain, OE, the discriminator with the paper's loss and with ours, ProoD and ProoD-S with either. What is in the
     folder already is not made again. 'prood results' then makes the page of all published results.
@@ -36,11 +74,120 @@ def reproduce(
 
     if attacks != "none":
         preset(attacks)  # a wrong name is said now, not when everything is trained
+    name = str(context.info_name)
     # Two folders: 'prood' has the recipe's shift in one and the chosen shift in the other.
-    folder = runs or Path("runs") / (f"{name}-fast" if fast else name)
-    command = " ".join(["prood", *sys.argv[1:]])
-    study = Study(name, folder, outside=outside, seed=seed, device=device, command=command)
+    folder = runs or Path("runs") / (f"{name}-fast" if fast else name) / (f"seed-{seed}" if seed else "")
+    study = Study(name, folder, outside=outside, seed=seed, device=device, command=_command())
     if fast:
         run_fast(study)
     else:
         reproduce(study, results=results, attacks=None if attacks == "none" else attacks, attacked=attacked)
+
+
+@reproduce.command("figure")
+@reproduce.command("table")
+def experiment(
+    context: typer.Context,
+    name: Name = None,
+    recipe: RecipeName = "quickstart",
+    runs: Runs = None,
+    results: Results = RESULTS,
+    docs: Docs = DOCS,
+    seeds: Seeds = SEEDS,
+    attacks: Attacks = None,
+    attacked: Attacked = None,
+    train: Train = None,
+    again: Again = False,
+    device: Device = None,
+) -> None:
+    """One of the paper's tables or figures; without a name, which there are.
+
+    Models that are missing are trained, certified and attacked, and published under the folder of results; what is
+    there is not made again. The experiment is a JSON file beside them, and a section of the page in the folder of docs.
+    """
+    from prood.errors import ProodError
+    from prood.reproduce.experiments import EXPERIMENTS
+
+    kind = str(context.info_name)
+    known = {one.name: one for one in EXPERIMENTS if one.kind == kind}
+    if name is None:
+        for one in known.values():
+            typer.echo(f"{one.name:<12} {one.title} ({one.paper})")
+    elif name not in known:
+        raise ProodError(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
+    else:
+        _perform([known[name]], _lab(recipe, runs, results, seeds, attacks, attacked, train, device), docs, again)
+
+
+@reproduce.command("all")
+def everything(
+    recipe: RecipeName = "quickstart",
+    runs: Runs = None,
+    results: Results = RESULTS,
+    docs: Docs = DOCS,
+    seeds: Seeds = SEEDS,
+    attacks: Attacks = None,
+    attacked: Attacked = None,
+    train: Train = None,
+    again: Again = False,
+    device: Device = None,
+) -> None:
+    """All tables and figures of the paper, on one recipe; the quickstart's in minutes, without a GPU.
+
+    What is there already is not made again: started again after an interruption, it goes on. An experiment that cannot
+    be made does not stop the others, and is named at the end.
+    """
+    from prood.reproduce.experiments import EXPERIMENTS
+
+    # Tables first: they train the models, and figures show all that are there.
+    ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")
+    _perform(ordered, _lab(recipe, runs, results, seeds, attacks, attacked, train, device), docs, again)
+
+
+def _lab(
+    recipe: str,
+    runs: Path | None,
+    results: Path,
+    seeds: str,
+    attacks: str | None,
+    attacked: int | None,
+    train: bool | None,
+    device: str | None,
+) -> Lab:
+    from prood.errors import ProodError
+    from prood.reproduce import STUDIES, Lab
+
+    try:
+        numbers = tuple(map(int, seeds.split(",")))
+    except ValueError:
+        raise ProodError(f"{seeds!r} are no seeds: write numbers such as 0,1,2") from None
+    preset = attacks or ("paper" if recipe in STUDIES else "fast")
+    return Lab(
+        recipe,
+        runs or Path("runs") / Path(recipe).stem,
+        results=results,
+        seeds=numbers,
+        attacks=None if preset == "none" else preset,
+        attacked=attacked or (100 if recipe in STUDIES else 20),
+        training=train,
+        device=device,
+        command=_command(),
+    )
+
+
+def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: bool) -> None:
+    from prood import processes
+    from prood.errors import ProodError
+    from prood.reproduce import perform_all, write_page
+
+    failed = perform_all(experiments, lab, again=again)
+    if processes.is_main():
+        typer.echo(f"wrote {write_page(lab.results, docs)}")
+    processes.stop()
+    if failed:
+        reasons = "; ".join(f"{key.replace('-', ' ', 1)} ({reason})" for key, reason in failed.items())
+        raise ProodError(f"{len(failed)} of {len(experiments)} experiments could not be made: {reasons}")
+
+
+def _command() -> str:
+    return " ".join(["prood", *sys.argv[1:]])

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+PRIOR = "Instead of --shift: the fraction of inputs, 0.1 say, that you expect to be out-distribution."
+
 
 class Method(StrEnum):
     plain = "plain"
@@ -28,6 +30,7 @@ def train(
     recipe: Annotated[str, typer.Option(help="A recipe that comes with Prood, or a .toml file.")] = "quickstart",
     discriminator: Annotated[Path | None, typer.Option(help="prood only: the trained discriminator's run.")] = None,
     shift: Annotated[float | None, typer.Option(help="prood only: Δ, added to g; else the recipe's.")] = None,
+    prior: Annotated[float | None, typer.Option(help=PRIOR)] = None,
     set: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Change a setting: train.epochs=5, data.outside=svhn …"),
@@ -65,6 +68,7 @@ def train(
     robust: a classifier that keeps its class under attack, by adversarial training on the in-distribution.
     """
     from prood import processes
+    from prood.evaluation.shift import choice_of_shift
     from prood.training import load_recipe
     from prood.training import train as fit
 
@@ -73,6 +77,7 @@ def train(
     settings += [f"train.precision={precision}"] if precision is not None else []
     settings += ["train.compile=true"] if compile else []
     resolved = load_recipe(recipe).with_settings(method, settings)
+    shift = choice_of_shift(shift, prior)
     fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers)
     if processes.is_main():
         print(f"wrote {run}")
@@ -82,11 +87,17 @@ def train(
 def combine(
     classifier: Annotated[Path, typer.Option(help="Run or file of a trained classifier (plain, oe …).")],
     discriminator: Annotated[Path, typer.Option(help="Run or file of a trained discriminator.")],
-    shift: Annotated[float, typer.Option(help="Δ, added to g: larger trusts the classifier more.")],
     run: Annotated[Path, typer.Option(help="Folder for the joint model.")],
+    shift: Annotated[float | None, typer.Option(help="Δ, added to g: larger trusts the classifier more.")] = None,
+    prior: Annotated[float | None, typer.Option(help=PRIOR)] = None,
 ) -> None:
     """ProoD-S: guard a classifier that is already trained with a discriminator, without further training."""
+    from prood.errors import ProodError
+    from prood.evaluation.shift import choice_of_shift
     from prood.training import combine as join
 
-    join(classifier, discriminator, run, shift=shift)
+    chosen = choice_of_shift(shift, prior)
+    if chosen is None:
+        raise ProodError("a joint model needs its Δ: give --shift, or --prior and it follows from that")
+    join(classifier, discriminator, run, shift=chosen)
     print(f"wrote {run}")

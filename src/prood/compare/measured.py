@@ -11,7 +11,7 @@ from prood import data, processes
 from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation import Evaluation
-from prood.evaluation.far import Far, far_away
+from prood.evaluation.asymptotics.far import Far, far_away
 from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.models import load
 

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from prood.evaluation import Evaluation
-from prood.evaluation.far import Far
+from prood.evaluation.asymptotics.far import Far
 from prood.evaluation.robustness import Robustness
 
 FAR = 1000.0

@@ -39,8 +39,8 @@ SPEED = """Seconds an epoch, and how far that is from what the arithmetic allows
 multiplications alone would take at the rate of a large matrix product, `fraction` its share of the time measured.
 `plain` is the same step written the plain way, `ratio` how many times longer that takes."""
 NOTHING = "Nothing has been published here yet."
-ORDER = ("Plain", "OE", "EB", "ACET", "ATOM", "GOOD80", "GOOD100", "CCU", "ProoD-Disc", "ProoD-S", "ProoD")
-ORDER += ("Robust", "Robust-ProoD")
+_OTHERS = ("Plain", "OE", "EB", "ACET", "ATOM", "GOOD80", "GOOD100", "CCU")
+ORDER = (*_OTHERS, "ProoD-Disc", "ProoD-S", "ProoD", "Robust", "Robust-ProoD")
 SETS = ("cifar100", "cifar10", "svhn", "lsun-classroom", "smooth")  # in the paper's order
 RADIUS = 0.01  # the paper's
 SPEEDS = ("step", "batch", "seconds_per_epoch", "limit", "fraction", "plain", "ratio")

@@ -20,6 +20,7 @@ from prood.models import fingerprint, load
 
 FORMAT = 1
 SHIFT_FILE, SPEED_FILE, NOTES_FILE = "shift.json", "gpu.json", "notes.md"  # of another form, among the published ones
+EXPERIMENTS_FOLDER = "experiments"  # likewise: tables and figures of the paper, see prood.reproduce
 _MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
 _EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
 _EVALUATION += ("seconds", "machine", "fingerprints")
@@ -140,7 +141,9 @@ def read_published(folder: Path | str) -> list[Published]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ProodError(f"there is no folder {folder}: name the one that holds the published results")
-    files = sorted(file for file in folder.rglob("*.json") if file.name not in (SHIFT_FILE, SPEED_FILE))
+    others = (SHIFT_FILE, SPEED_FILE)
+    found = (file for file in folder.rglob("*.json") if file.parent.name != EXPERIMENTS_FOLDER)
+    files = sorted(file for file in found if file.name not in others)
     return [replace(_published(file), file=file.relative_to(folder).as_posix()) for file in files]
 
 

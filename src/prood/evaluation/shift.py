@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,6 +39,33 @@ def choose_shift(candidates: Iterable[Candidate], baseline_auc: float) -> Candid
     if better:
         return max(better, key=lambda one: (one.gauc, -one.shift))
     return max(found, key=lambda one: (one.auc, -one.shift))
+
+
+def shift_from_prior(fraction: float) -> float:
+    """Δ = log( p̃(i)/p̃(o) ) for an expected `fraction` p̃(o) of inputs that are out-distribution (Section 2.1, Eq. 9).
+
+    The discriminator is trained with p(i) = p(o) = ½. Were it perfect, e^g would be the ratio of both densities, and
+    another prior would multiply it by e^Δ with Δ = log( p(o)·p̃(i) / (p(i)·p̃(o)) ).
+    """
+    if not 0 < fraction < 1:
+        raise ProodError(f"the expected fraction of out-distribution inputs lies between 0 and 1, not {fraction}")
+    return math.log1p(-fraction) - math.log(fraction)
+
+
+def prior_from_shift(shift: float) -> float:
+    """The fraction p̃(o) of out-distribution inputs that this Δ stands for: 1/(1 + e^Δ)."""
+    if math.isnan(shift):
+        raise ProodError("a shift is a number, not NaN")
+    return math.exp(-max(shift, 0.0)) / (1 + math.exp(-abs(shift)))  # no overflow on either side
+
+
+def choice_of_shift(shift: float | None, prior: float | None, default: float | None = None) -> float | None:
+    """The shift that was given, or the one of the prior that was given; both at once contradict each other."""
+    if shift is not None and prior is not None:
+        raise ProodError("a shift and a prior are two ways to say the same: give one of --shift and --prior")
+    if prior is not None:
+        return shift_from_prior(prior)
+    return default if shift is None else shift
 
 
 def measure(

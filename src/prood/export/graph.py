@@ -8,6 +8,7 @@ from torch.func import functional_call
 
 from prood.export.proof import Proof, deployed_layer, layers_of, proof_layer
 from prood.models import ProoD
+from prood.models.discriminators import beyond_images
 
 INPUTS = ("images", "eps")
 OUTPUTS = ("probabilities", "p_in", "confidence", "upper_bound")
@@ -30,11 +31,14 @@ class Graph(nn.Module):
         self.discriminator = nn.Sequential(*map(deployed_layer, layers))
         self.proof = Proof(nn.Sequential(*map(proof_layer, layers)))
         self.register_buffer("shift", model.shift.detach().double())
+        self.guard = model.discriminator.guard
 
     def forward(self, images: Tensor, logits: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logits = logits.double()
         # In float64 from here on: an addition in float32 could be merged into the network's last sum.
         g = self.discriminator(images).flatten().double() + self.shift
+        if self.guard:  # nothing on images, which is what the proof is about
+            g = g - self.guard * beyond_images(images.double())
         inside, outside = sigmoid(g)[:, None], sigmoid(-g)[:, None]
         classes = logits.shape[1]
         exact = torch.softmax(logits, 1) * inside + outside * (1 / classes)

@@ -18,7 +18,7 @@ from prood.export.classifier import classifier_model
 from prood.export.graph import INPUTS, OUTPUTS, Graph
 from prood.export.shapes import TABLE
 from prood.export.translate import Writer, trace, translate
-from prood.models import ProoD, fingerprint, model_path
+from prood.models import Fusion, ProoD, fingerprint, model_path
 from prood.version import __version__
 
 OPSET = 20
@@ -121,6 +121,8 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         source, model = model_path(model), Detector.load(model)
         facts["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
     detector = model if isinstance(model, Detector) else Detector(model)
+    if isinstance(detector.model, Fusion):
+        raise ProodError("a fused model cannot be exported yet: export a joint model, of 'prood combine' say")
     facts |= {
         "version": __version__,
         "image": json.dumps(detector.shape),

@@ -7,6 +7,7 @@ from prood.models.discriminators import SIZES, Discriminator, discriminator
 from prood.models.energy import EnergyClassifier
 from prood.models.extra_class import ExtraClass
 from prood.models.files import MODEL_FILE, Metadata, fingerprint, load, model_path, read_metadata, rounded, save
+from prood.models.fusion import Curve, Fusion, product_logit
 from prood.models.joint import ProoD, confidence_logit, fuse
 from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
@@ -19,9 +20,11 @@ __all__ = [
     "SIZES",
     "CertifiedClassifier",
     "Confidence",
+    "Curve",
     "Discriminator",
     "EnergyClassifier",
     "ExtraClass",
+    "Fusion",
     "InLogit",
     "JointConfidence",
     "Metadata",
@@ -42,6 +45,7 @@ __all__ = [
     "load",
     "model_path",
     "open_classifier",
+    "product_logit",
     "read_metadata",
     "resnet18",
     "resnet50",

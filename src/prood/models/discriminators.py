@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from prood import bounds
 from prood.bounds import BlockedLinear, NegativeLinear, Normalise
 from prood.errors import ProodError
-from prood.models.architectures import architecture
+from prood.models.architectures import architecture, spec_of
 
 SIZES = {
     # The paper's two (its architecture table): S for 32×32, SR for 224×224.
@@ -28,6 +29,10 @@ SIZES = {
     "C4": "512 1024s2 512 fc128",
     # For 28×28 digits.
     "digits": "16s2 fc64",
+    "digits-XS": "4s2 fc16",
+    "digits-S": "8s2 fc32",
+    "digits-L": "32s2 fc64",
+    "digits-deep": "16s2 32s2 fc64",
 }
 """`128` is a 3×3 convolution with 128 channels and a ReLU, `s2` its stride, `p2` AvgPool2d(2), `fc128` a linear layer
 with a ReLU. All of them end in a `NegativeLinear`."""
@@ -39,10 +44,16 @@ class Discriminator(nn.Module):
     `network` is a Sequential of layers with bound rules that ends in a ReLU and a `NegativeLinear`. Because the last
     weights are negative and the values they multiply are not, g ≤ b everywhere, and g → −∞ far away from all data
     (Theorem 1 of the paper). Any other last activation would void that, and is refused.
+
+    The theorem needs a last hidden unit that keeps growing, and there are directions without one. A `guard` c > 0 takes
+    c·‖x − [0, 1]^d‖₁ from g: nothing on images, where every bit of g and every certificate stays what it is, and
+    g ≤ b − c·‖x − [0, 1]^d‖₁ everywhere else, so that g → −∞ in every direction (docs/asymptotics.md).
     """
 
-    def __init__(self, network: nn.Sequential) -> None:
+    def __init__(self, network: nn.Sequential, guard: float = 0.0) -> None:
         super().__init__()
+        if not (math.isfinite(guard) and guard >= 0):
+            raise ProodError(f"the weight of the guard is a finite number that is not negative, not {guard}")
         if type(network).forward is not nn.Sequential.forward:
             raise ProodError(f"a discriminator is made from a plain nn.Sequential, not from a {type(network).__name__}")
         if len(network) < 3 or type(network[-1]) is not NegativeLinear or network[-1].out_features != 1:
@@ -55,6 +66,15 @@ class Discriminator(nn.Module):
         layers = list(network)
         self.body = nn.Sequential(*layers[:-2])
         self.tail = nn.Sequential(*layers[-2:])
+        self.guard = float(guard)  # no tensor: the weights, their fingerprint and files that have none stay the same
+
+    def guarded(self, weight: float = 1.0) -> Discriminator:
+        """The same discriminator (it shares the weights) with another guard; 0 takes it off."""
+        made = Discriminator(nn.Sequential(*self.body, *self.tail), guard=weight).train(self.training)
+        if hasattr(self, "architecture"):
+            spec: dict[str, Any] = {key: value for key, value in spec_of(self).items() if key != "guard"}
+            made.architecture = spec | ({"guard": made.guard} if made.guard else {})  # type: ignore[assignment]
+        return made
 
     @property
     def last(self) -> NegativeLinear:
@@ -73,7 +93,7 @@ class Discriminator(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         logit: Tensor = self.tail(self.body(images)).squeeze(1)
-        return logit
+        return logit - self.guard * beyond_images(images) if self.guard else logit
 
     def covered(self, images: Tensor) -> Tensor:
         """g(x) in arithmetic that certificates cover, whatever the settings for GPUs are."""
@@ -103,9 +123,17 @@ class Discriminator(nn.Module):
         return bounds.certified_radius(bound, images, threshold, largest=largest)
 
 
+def beyond_images(images: Tensor) -> Tensor:
+    """‖x − [0, 1]^d‖₁ = Σ relu(−x) + relu(x − 1), one number per image; exactly 0 for pixels in [0, 1]."""
+    return ((-images).relu() + (images - 1).relu()).flatten(1).sum(1)
+
+
 @bounds.register(Discriminator)
 class DiscriminatorRule(bounds.Rule[Discriminator]):
-    """The bounds of its network. A rule, so that hooks and a subclass's own forward are refused here as well."""
+    """The bounds of its network. A rule, so that hooks and a subclass's own forward are refused here as well.
+
+    A guard subtracts what is not negative, and 0 in [0, 1]^d: upper bounds hold everywhere, lower ones for images.
+    """
 
     def interval(self, layer: Discriminator, box: bounds.Box) -> bounds.Box:
         return bounds.interval(layer.network, box)
@@ -121,6 +149,7 @@ def discriminator(
     image: Sequence[int] = (3, 32, 32),
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    guard: float = 0.0,
 ) -> Discriminator:
     """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
     if size not in SIZES:
@@ -128,7 +157,7 @@ def discriminator(
     layers, features = body(SIZES[size], image, mean, std)
     if not features:
         raise ProodError(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
-    return Discriminator(nn.Sequential(*layers, NegativeLinear(features)))
+    return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), guard)
 
 
 def body(

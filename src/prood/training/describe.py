@@ -10,6 +10,8 @@ from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, load, model_path
 from prood.training.run import Run
 
+_KINDS = {"ProoD": "joint model", "Fusion": "fused joint model", "Discriminator": "discriminator"}
+
 
 def describe(path: Path | str) -> dict[str, Any]:
     """Facts in the order in which one wants to read them; a run that has not ended says how far it came."""
@@ -31,7 +33,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
     model, about = load(path)
     facts: dict[str, Any] = {
         "file": str(model_path(path)),
-        "model": {"ProoD": "joint model", "Discriminator": "discriminator"}.get(type(model).__name__, "classifier"),
+        "model": _KINDS.get(type(model).__name__, "classifier"),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "architecture": about.architecture,
         "classes": about.classes,

@@ -32,6 +32,10 @@ SIZES = {
     "C3s": "256 512s2 512 p2 fc128",
     "C4": "512 1024s2 512 fc128",
     "digits": "16s2 fc64",
+    "digits-XS": "4s2 fc16",
+    "digits-S": "8s2 fc32",
+    "digits-L": "32s2 fc64",
+    "digits-deep": "16s2 32s2 fc64",
 }
 
 TYPES = {"F32": "<f4", "F16": "<f2"}
@@ -63,7 +67,7 @@ def read_model(path: Path | str) -> Model:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Undecided(f"{path} is no model that Prood wrote ({error!r})") from None
     digest = hashlib.sha256(data).hexdigest()
-    if isinstance(spec, dict) and spec.get("name") == "prood":
+    if isinstance(spec, dict) and spec.get("name") in ("prood", "fusion"):
         network = _network(spec.get("discriminator"), entries, "discriminator.")
         shift = float(_tensors(entries, "shift")[""].reshape(()))
         return Model(digest, network, shift, _classes(spec, facts))

@@ -98,7 +98,7 @@ class Wrapped(nn.Module):
         if self.facts.probabilities:
             # The smallest normal number: what underflowed to zero has no finite logarithm, and no gradient.
             logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
-        if logits.shape != (len(images), self.facts.classes):
+        if logits.shape != (images.shape[0], self.facts.classes):
             raise ProodError(
                 f"the classifier returned {tuple(logits.shape)} for {len(images)} images, and {self.facts.classes} "
                 "classes when it was wrapped"

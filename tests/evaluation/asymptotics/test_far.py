@@ -8,7 +8,7 @@ from torch import nn
 
 from prood.data import ImageSet
 from prood.errors import ProodError
-from prood.evaluation.far import far_away
+from prood.evaluation.asymptotics.far import far_away
 from prood.models import ProoD, discriminator, small
 
 CLASSES = 4

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from prood.data import ImageSet, generator
 from prood.errors import ProodError
 from prood.evaluation.metrics import auc
-from prood.models import Score, score_of
+from prood.models import Discriminator, Score, score_of
 
 ALPHAS = (0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0)
 """How far to go; n lies in [−0.5, 0.5]^d, so that α = 1 is as far as pixels go."""
+CURVE = tuple(float(f"{10 ** (exponent / 4 - 1):.3g}") for exponent in range(25))
+"""25 distances from 0.1 to 100,000, evenly on a logarithmic scale: for a figure."""
 TRAJECTORIES = 100
 
 
@@ -48,13 +50,8 @@ def far_away(
 
     A ReLU network is affine far out, and its confidence goes to 1 in almost every direction (Hein et al., 2019).
     """
-    if not alphas or trajectories < 1:
-        raise ProodError("at least one distance and one trajectory are needed to see what is far away")
     score = model if isinstance(model, Score) else score_of(model)
-    score.model.to(device).eval()
-    chosen = outside.subset(trajectories, seed)
-    images = chosen.floats(range(len(chosen))).to(device)
-    directions = (torch.rand(images.shape, generator=generator(seed, 0, 0)) - 0.5).to(device)
+    images, directions = _trajectories(score, outside, alphas, trajectories, seed, device)
     here = torch.cat([score(part).double() for part in _parts(inside, device)]).cpu()
     classifies = score.logits(images[:1]) is not None
     aucs, confidences, classes = [], [], None
@@ -66,7 +63,47 @@ def far_away(
             classes = logits.shape[1]
             confidences.append(logits.double().softmax(1).amax(1).mean().item())
     confidence = tuple(confidences) if classifies else None
-    return Far(tuple(map(float, alphas)), len(chosen), tuple(aucs), confidence, classes)
+    return Far(tuple(map(float, alphas)), len(images), tuple(aucs), confidence, classes)
+
+
+@torch.no_grad()
+def mean_confidence(
+    model: nn.Module,
+    outside: ImageSet,
+    *,
+    alphas: Sequence[float] = CURVE,
+    trajectories: int = TRAJECTORIES,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+) -> tuple[float, ...]:
+    """The mean over the same trajectories of the largest probability of a class; of p(in | x) for a discriminator."""
+    images, directions = _trajectories(score_of(model), outside, alphas, trajectories, seed, device)
+    return tuple(confidence(model, images + alpha * directions).mean().item() for alpha in alphas)
+
+
+def confidence(model: nn.Module, images: Tensor) -> Tensor:
+    """How sure a model is, in float64: max p(y | x) of a classifier, p(in | x) of a discriminator."""
+    if isinstance(model, Discriminator):
+        return model.covered(images).double().sigmoid()
+    logits: Tensor = model(images)
+    return logits.double().softmax(1).amax(1)
+
+
+def _trajectories(
+    score: Score,
+    outside: ImageSet,
+    alphas: Sequence[float],
+    trajectories: int,
+    seed: int,
+    device: str | torch.device,
+) -> tuple[Tensor, Tensor]:
+    """Where they start, and a direction for each."""
+    if not alphas or trajectories < 1:
+        raise ProodError("at least one distance and one trajectory are needed to see what is far away")
+    score.model.to(device).eval()
+    chosen = outside.subset(trajectories, seed)
+    images = chosen.floats(range(len(chosen))).to(device)
+    return images, (torch.rand(images.shape, generator=generator(seed, 0, 0)) - 0.5).to(device)
 
 
 def _parts(images: ImageSet, device: str | torch.device) -> list[Tensor]:

@@ -12,14 +12,14 @@ from PIL import Image
 from rich.console import Console
 from safetensors import safe_open
 
-from prood import reproduce as module
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation import choose_shift, read_published, read_results, results_page
 from prood.evaluation.published import method_of
 from prood.evaluation.shift import Candidate
 from prood.models import Discriminator, ProoD, fingerprint, load
-from prood.reproduce import MODELS, Study, reproduce, run_fast
+from prood.reproduce import Study, reproduce, run_fast
+from prood.reproduce import study as module
 from prood.training import Recipe, held_back, load_recipe
 
 IMAGES = {"train": 60, "test": 24}
@@ -28,6 +28,7 @@ LIMIT = 4
 EPS = 0.01
 SHIFTS = (0.0, 3.0)
 COMMAND = "prood reproduce cifar10"
+MODELS = {run: module.MODELS[run] for run in module.OWN}
 SETTINGS = (module.SHORT, module.COMPACT)  # as they are, before they are shrunk as well
 QUICK = module.QUICK
 SETS = ["cifar100", "svhn", "textures", "places365", "smooth", "uniform"]
@@ -269,7 +270,7 @@ def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
     """What was published before them is there whatever becomes of them."""
     study, results = done
     runs = ("oe", "discriminator", "prood")
-    monkeypatch.setattr(module, "MODELS", {run: MODELS[run] for run in runs})
+    monkeypatch.setattr(module, "OWN", runs)
     monkeypatch.setattr(module, "train_all", lambda study: None)
     before = {path: path.read_bytes() for path in (*results.rglob("*.json"), *study.folder.rglob("results.json"))}
     asked = []

@@ -1,0 +1,59 @@
+"""The page of a recipe's keys, docs/reference/recipes.md, from the meanings and defaults in the code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from prood.data import Augment
+from prood.training import METHODS, TrainOptions, keys
+from prood.training.recipe import Data, EvaluateOptions
+
+HEAD = """# The keys of a recipe
+
+*This page is generated from the code: do not edit it, but run `make docs`.*
+
+A recipe is a TOML file: which data, which networks, and how each method is trained. `prood recipes` lists those that
+come with Prood, and `prood recipes NAME` shows one with every key and what it means. Your own is a file that you name
+with `--recipe mine.toml`: see [Train on your own images](../guides/own-images.md). A single key is changed on the
+command line, `--set train.epochs=10`, and a typing error is answered with the nearest key.
+
+"""
+AFTER_AUGMENT = "A table `[augment.METHOD]` replaces keys for one method.\n\n"
+AFTER_NETWORKS = """Classifiers are `resnet18`, `resnet50`, `compact`, `small` and `certified-classifier`. A table
+`[networks.METHOD]` gives one method a network of its own.
+
+"""
+
+
+def table(meanings: Mapping[str, str], kind: type[Any] | None = None, defaults: Mapping[str, str] | None = None) -> str:
+    shown = _defaults(kind) if kind is not None else defaults or {}
+    rows = "".join(f"| `{key}` | {text} | {shown.get(key, '')} |\n" for key, text in meanings.items())
+    return f"| key | what it means | default |\n|---|---|---|\n{rows}\n"
+
+
+def _defaults(kind: type[Any]) -> dict[str, str]:
+    return {item.name: "required" if item.default is MISSING else _toml(item.default) for item in fields(kind)}
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
+
+
+def page() -> str:
+    text = HEAD
+    text += "## [data]\n\n" + table(keys.DATA, Data)
+    text += "## [augment]\n\nThe same for both sets of a step.\n\n" + table(keys.AUGMENT, Augment) + AFTER_AUGMENT
+    required = dict.fromkeys(keys.NETWORKS, "required")
+    text += "## [networks]\n\n" + table(keys.NETWORKS, defaults=required) + AFTER_NETWORKS
+    text += "## [joint]\n\n" + table(keys.JOINT, defaults={"shift": "`0.0`"})
+    text += "## [evaluate]\n\n" + table(keys.EVALUATE, EvaluateOptions)
+    text += "## [train.METHOD]\n\nFor every method:\n\n" + table(keys.TRAIN, TrainOptions)
+    for method, meanings in keys.OBJECTIVES.items():
+        if meanings:
+            text += f"### [train.{method}]\n\n" + table(meanings, METHODS[method])
+    return text.rstrip("\n") + "\n"

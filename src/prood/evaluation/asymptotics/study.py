@@ -1,0 +1,139 @@
+"""All that can be said of one model far away: the theorem, random directions, and those of an adversary."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from prood import data, processes
+from prood.data import ImageSet
+from prood.errors import ProodError
+from prood.evaluation.asymptotics.directions import KINDS, fates, random_directions
+from prood.evaluation.asymptotics.far import CURVE, confidence, far_away, mean_confidence
+from prood.evaluation.asymptotics.search import FAR, SCHEDULES, Stage, adversarial_directions
+from prood.evaluation.asymptotics.theorem import Theorem, check_theorem, layers_of
+from prood.models import Discriminator, ProoD, load, spec_of
+
+ADVERSARIAL = 100
+"""Directions that are searched for, as many as in the paper."""
+
+
+@dataclass(frozen=True)
+class Asymptotics:
+    """What `prood asymptotics` prints.
+
+    `random` has a summary of fates by the kind of directions, and `adversarial` that of the directions found; both have
+    no fates for a classifier without discriminator. The curves run over `alphas`: `mean` the mean confidence along
+    x + α·n (of a bare discriminator p(in)), `maximum` the largest p(in) of all adversarial directions at that scale (of
+    a classifier without discriminator the largest confidence). `auc`: the in-distribution against x + α·n.
+    """
+
+    theorem: Theorem
+    random: dict[str, dict[str, Any]]
+    adversarial: dict[str, Any]
+    outside: str
+    alphas: tuple[float, ...]
+    mean: tuple[float, ...]
+    maximum: tuple[float, ...]
+    auc: tuple[float, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"theorem": asdict(self.theorem) | {"holds": self.theorem.holds}}
+
+
+def study(
+    model: nn.Module,
+    outside: ImageSet,
+    *,
+    inside: ImageSet | None = None,
+    directions: int = 1000,
+    adversarial: int = ADVERSARIAL,
+    schedule: tuple[Stage, ...] = FAR,
+    alphas: Sequence[float] = CURVE,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+) -> Asymptotics:
+    """Check the theorem, follow random directions to infinity, and search for directions that stay."""
+    model.to(device).eval()
+    follows = isinstance(model, Discriminator | ProoD) and layers_of(model) is not None
+    random = {}
+    for kind in KINDS if follows else ():
+        drawn = random_directions(directions, outside.shape, kind, seed).to(device)
+        random[kind] = fates(model, drawn).summary()
+    found = adversarial_directions(model, outside.shape, count=adversarial, schedule=schedule, seed=seed, device=device)
+    there = found.directions.to(device)
+    about: dict[str, Any] = {"directions": adversarial, "steps": found.steps, "flat": int(found.flat.sum())}
+    options: dict[str, Any] = {"alphas": alphas, "seed": seed, "device": device}
+    return Asymptotics(
+        theorem=check_theorem(model),
+        random=random,
+        adversarial=about | (fates(model, there).summary() if follows else {}),
+        outside=outside.name,
+        alphas=tuple(map(float, alphas)),
+        mean=mean_confidence(model, outside, **options),
+        maximum=scale_wise_maximum(model, there, alphas),
+        auc=None if inside is None else far_away(model, inside, outside, **options).auc,
+    )
+
+
+@torch.no_grad()
+def scale_wise_maximum(model: nn.Module, directions: Tensor, alphas: Sequence[float] = CURVE) -> tuple[float, ...]:
+    """max over the directions d of p(in | α·d) for each α; of a model without discriminator its confidence."""
+    parts = torch.split(directions, 250)
+    return tuple(max(_sureness(model, alpha * part).max().item() for part in parts) for alpha in alphas)
+
+
+def _sureness(model: nn.Module, points: Tensor) -> Tensor:
+    return model.in_logit(points).double().sigmoid() if isinstance(model, ProoD) else confidence(model, points)
+
+
+def study_run(
+    path: Path | str,
+    *,
+    outside: str = "uniform",
+    inside: str | None = None,
+    guard: float | None = None,
+    search: str = "far",
+    device: str | None = None,
+    **options: Any,
+) -> Asymptotics:
+    """The same for a model and image sets by name; `guard` is another one than the model's own, 0 for none."""
+    if search not in SCHEDULES:
+        raise ProodError(f"unknown search {search!r}: choose one of {', '.join(SCHEDULES)}")
+    target = processes.device(device)
+    model, _ = load(path, device=target)
+    if guard is not None:
+        model = guarded(model, guard)
+    known = None if inside is None else data.load(inside, split="test")
+    shape = _shape(model) if known is None else known.shape
+    like = known if known is not None else ImageSet("like", torch.zeros(1, *shape, dtype=torch.uint8))
+    others = data.load(outside, like=like, split="test")
+    if others.shape != shape:
+        raise ProodError(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
+    return study(model, others, inside=known, schedule=SCHEDULES[search], device=target, **options)
+
+
+def guarded(model: nn.Module, weight: float = 1.0) -> nn.Module:
+    """A discriminator or a joint model, with this guard outside [0, 1]^d: the same weights, the same on images."""
+    if isinstance(model, ProoD):
+        made = copy.copy(model)
+        made._modules = dict(model._modules)  # of its own: the copy shares everything else
+        made.discriminator = model.discriminator.guarded(weight)
+        return made
+    if isinstance(model, Discriminator):
+        return model.guarded(weight)
+    raise ProodError("only a discriminator, or a joint model, has a guard: leave --guard out")
+
+
+def _shape(model: nn.Module) -> tuple[int, int, int]:
+    g = model.discriminator if isinstance(model, ProoD) else model
+    if not isinstance(g, Discriminator):
+        raise ProodError("how large the images of a plain classifier are is not known: name some with --in")
+    channels, height, width = spec_of(g).get("image", (3, 32, 32))
+    return channels, height, width

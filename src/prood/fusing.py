@@ -1,0 +1,100 @@
+"""Fuse a trained classifier and discriminator by a curve that is fitted on held-back images: a run's folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from prood import data, processes
+from prood.atomic import write_text
+from prood.data import ImageSet
+from prood.errors import ProodError
+from prood.evaluation.fusion import Fitted, best_shift, fit_fusion, pairs
+from prood.models import Discriminator, Fusion, ProoD, load, save
+from prood.training import Recipe, Run, held_back
+
+FACTS_FILE = "fusion.json"
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The fused model, and what decided: AUC and GAUC on held-back images, its own and those of the best shift."""
+
+    model: Fusion
+    fitted: Fitted
+    single: Fitted
+    classifier_auc: float
+    ceiling: float
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"classifier_auc": self.classifier_auc, "ceiling": self.ceiling}
+        return {"fusion": asdict(self.fitted), "single_shift": asdict(self.single)} | found
+
+
+def fuse(
+    classifier: Path | str,
+    discriminator: Path | str,
+    run: Path | str,
+    *,
+    recipe: Recipe,
+    auc_drop: float = 0.5,
+    shift: float = 0.0,
+    eps: float | None = None,
+    resume: bool = False,
+    device: str | None = None,
+) -> Fused:
+    """Fit the curve for the highest GAUC at radius `eps`, at an AUC of the classifier's less `auc_drop` points.
+
+    All of it on images that the recipe keeps from training. Of a joint model, `classifier` is its classifier. `shift`
+    sets the scale of the confidences alone. The folder holds the model, and fusion.json with what it was chosen by.
+    """
+    if not 0 <= auc_drop <= 100:
+        raise ProodError(f"the AUC may drop by 0 to 100 points, not by {auc_drop}")
+    target = processes.device(device)
+    f, about_f = load(classifier, device=target)
+    g, about_g = load(discriminator, device=target)
+    f = f.classifier if isinstance(f, ProoD) else f
+    if isinstance(f, Discriminator):
+        raise ProodError(f"{classifier} holds a discriminator: give a classifier to fuse it with")
+    if not isinstance(g, Discriminator):
+        raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+    radius = about_g.eps if eps is None else eps
+    if radius is None:
+        raise ProodError(f"{discriminator} was not trained for a radius: give one with --eps")
+    inside, outside = images_to_choose_by(recipe)
+    resolved: dict[str, Any] = {
+        "method": "fuse",
+        "classifier_run": str(classifier),
+        "discriminator_run": str(discriminator),
+        "recipe": recipe.name,
+        "auc_drop": auc_drop,
+        "shift": shift,
+        "eps": radius,
+        "held_back": {inside.name: inside.fingerprint(), outside.name: outside.fingerprint()},
+        "evaluate": (about_f.recipe or {}).get("evaluate", {}),
+    }
+    folder = Run(run)
+    if folder.recipe.is_file():
+        folder.open(resolved, resume=resume)  # what is in the way is said now, not after the work
+    sample = pairs(f, g, inside, outside, radius, device=target)
+    least = sample.classifier_auc - auc_drop / 100
+    fitted, single = fit_fusion(sample, least), best_shift(sample, least)
+    model = Fusion(f, g, fitted.curve, shift).eval()
+    made = Fused(model, fitted, single, sample.classifier_auc, sample.ceiling)
+    folder.open(resolved, resume=resume or folder.recipe.is_file())  # only now, when nothing is left that could fail
+    counts = {"inside": len(inside), "outside": len(outside)}
+    facts = made.to_json() | {"least_auc": least, "images": counts}
+    write_text(folder.folder / FACTS_FILE, json.dumps(facts, indent=1) + "\n")
+    known = about_f.data | about_g.data
+    save(model, folder.model, classes=about_f.classes, eps=radius, recipe=resolved, data=known)
+    return made
+
+
+def images_to_choose_by(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """Inside and outside, for choices: what the recipe holds back from training, else the splits `validation`."""
+    if recipe.data.held_back:
+        return held_back(recipe)
+    inside = data.load(f"{recipe.data.inside.removesuffix(':train')}:validation")
+    return inside, data.load(f"{recipe.data.outside.removesuffix(':train')}:validation", like=inside)

@@ -1,0 +1,22 @@
+"""The paper's experiments: its models on CIFAR, and its tables and figures on any recipe."""
+
+from prood.reproduce.experiment import Experiment, perform, perform_all
+from prood.reproduce.lab import LABS, Lab
+from prood.reproduce.page import experiments_page, write_page
+from prood.reproduce.study import MODELS, STUDIES, Study, reproduce, run_fast, ship
+
+__all__ = [
+    "LABS",
+    "MODELS",
+    "STUDIES",
+    "Experiment",
+    "Lab",
+    "Study",
+    "experiments_page",
+    "perform",
+    "perform_all",
+    "reproduce",
+    "run_fast",
+    "ship",
+    "write_page",
+]

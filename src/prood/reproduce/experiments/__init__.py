@@ -1,0 +1,33 @@
+"""The paper's tables and figures, one file each; EXPERIMENTS has them in the paper's order."""
+
+from prood.reproduce.experiment import Experiment
+from prood.reproduce.experiments import (
+    asymptotic,
+    directions,
+    fpr,
+    fusion,
+    main,
+    radius,
+    robust,
+    seeds,
+    separate,
+    sets,
+    shift,
+    sizes,
+)
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    main.EXPERIMENT,
+    asymptotic.EXPERIMENT,
+    directions.EXPERIMENT,
+    separate.EXPERIMENT,
+    fpr.EXPERIMENT,
+    sets.EXPERIMENT,
+    sizes.EXPERIMENT,
+    radius.EXPERIMENT,
+    seeds.EXPERIMENT,
+    robust.EXPERIMENT,
+    shift.EXPERIMENT,
+    fusion.EXPERIMENT,
+)
+"""To add one, write a file with an `EXPERIMENT` and name it here."""

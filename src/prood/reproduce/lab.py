@@ -1,0 +1,237 @@
+"""Where experiments are made: a recipe, the runs trained by it, and what is published of them.
+
+An experiment asks for models by name. What is there is taken, what is not is trained, and nothing is made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from prood import data, processes
+from prood.attacks import preset
+from prood.compare import ENTRIES
+from prood.compare.entries import available
+from prood.data import ImageSet
+from prood.errors import ProodError
+from prood.evaluation import Published, evaluate_run, publish, read_published, read_results
+from prood.evaluation.published import read_json, set_name
+from prood.models import MODEL_FILE, fingerprint, load
+from prood.reproduce.study import MODELS, STUDIES, Study
+from prood.training import Recipe, combine, held_back, load_recipe, train
+
+LABS = ("quickstart", *STUDIES)
+ENTRY = {entry.run: entry for entry in ENTRIES}
+PAPERS = "-ibp"
+"""The ending of runs on CIFAR with the paper's discriminator, whose bounds are intervals."""
+SHORTER = {"quickstart": {"robust": ("train.epochs=8", "train.eps_ramp=4")}}
+"""Schedules that are cut so that all experiments of the quickstart take minutes; the published recipe says so, too."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """`recipe_name` is one of LABS or a .toml file with a table [evaluate]; `folder` holds the runs.
+
+    Runs of seed 0 lie in the folder itself, where 'prood quickstart' and 'prood reproduce cifar10' put theirs; those of
+    another seed in `seed-N`. `training` says whether what is missing is trained: True, False (only what is there and
+    what is published counts) or None: yes, except on CIFAR without a GPU.
+    """
+
+    recipe_name: str
+    folder: Path
+    results: Path = Path("results")
+    seeds: tuple[int, ...] = (0, 1, 2)
+    attacks: str | None = "fast"
+    attacked: int = 20  # images of each set
+    training: bool | None = None
+    device: str | None = None
+    command: str = ""
+    console: Console = field(default_factory=Console)
+    models: dict[str, str] = field(default_factory=dict, compare=False)  # used so far: 'prood-0' → its weights
+    notes: list[str] = field(default_factory=list, compare=False)  # what the one who reads the results must know
+
+    def __post_init__(self) -> None:
+        if self.attacks is not None:
+            preset(self.attacks)  # a wrong name is said now, not when everything is trained
+        if not self.seeds:
+            raise ProodError("an experiment needs at least one seed: name some with --seeds 0,1,2")
+        if not self.base.evaluate.outside or not self.base.evaluate.eps:
+            raise ProodError(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
+
+    # The recipe and its images
+
+    @property
+    def name(self) -> str:
+        return Path(self.recipe_name).stem
+
+    @property
+    def is_study(self) -> bool:
+        return self.recipe_name in STUDIES
+
+    @cached_property
+    def base(self) -> Recipe:
+        return load_recipe(f"{self.recipe_name}-fast" if self.is_study else self.recipe_name)
+
+    def recipe(self, *settings: str, seed: int = 0, of: Recipe | None = None) -> Recipe:
+        """The recipe with these settings for every method, and this seed of training."""
+        recipe = of or self.base
+        for method in recipe.train:
+            recipe = recipe.with_settings(method, [f"train.seed={seed}", *settings])
+        return recipe
+
+    @property
+    def against(self) -> str:
+        """The training out-distribution by its short name."""
+        return set_name(self.base.data.outside).removesuffix(":train")
+
+    @property
+    def eps(self) -> float:
+        """The radius that the discriminator is trained for, and that tables are about."""
+        return float(self.base.resolved("discriminator")["train"]["eps"])
+
+    @property
+    def inside_name(self) -> str:
+        return self.base.data.inside.removesuffix(":train")
+
+    def inside(self) -> ImageSet:
+        """The whole test set of the in-distribution."""
+        return data.load(self.inside_name, split="test")
+
+    def outside(self) -> dict[str, ImageSet]:
+        """The test out-distributions by name, and of each the images that evaluations take."""
+        return {name: self._part(name) for name in self.base.evaluate.outside}
+
+    def held_back(self) -> tuple[ImageSet, ImageSet]:
+        """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""
+        if self.base.data.held_back:
+            return held_back(self.base)
+        known = data.load(f"{self.inside_name}:validation")
+        return known, data.load(f"{self.base.data.outside.removesuffix(':train')}:validation", like=known)
+
+    def _part(self, name: str) -> ImageSet:
+        """As `evaluate_run` takes it."""
+        limit = self.base.evaluate.limit
+        found = data.open_set(name, like=self.inside(), count=limit or 1000, split="test")
+        return (found.subset(limit, 0) if limit else found).load()
+
+    # Trained models
+
+    @property
+    def may_train(self) -> bool:
+        """Whether models that are missing are trained here."""
+        return self.training if self.training is not None else not self.is_study or torch.cuda.is_available()
+
+    def place(self, run: str, seed: int = 0) -> Path:
+        """The folder of a run, whether it is there or not."""
+        return self.folder / run if seed == 0 else self.folder / f"seed-{seed}" / run
+
+    def has(self, run: str, seed: int = 0) -> bool:
+        return (self.place(run, seed) / MODEL_FILE).is_file()
+
+    def run(self, run: str, seed: int = 0) -> Path:
+        """The folder of a trained run by a name of `prood.compare.ENTRIES`, trained now if it is not there.
+
+        On CIFAR the ending -ibp names the paper's discriminator, and joint models with it.
+        """
+        base = run.removesuffix(PAPERS) if self.is_study else run
+        if base not in ENTRY:
+            raise ProodError(f"there is no model {run!r}: choose one of {', '.join(ENTRY)}")
+        if not self.has(run, seed):
+            self._make(run, base, seed)
+        self._used(run, seed, self.weights(run, seed))
+        return self.place(run, seed)
+
+    def _make(self, run: str, base: str, seed: int) -> None:
+        if not self.may_train:
+            raise ProodError(f"{self.name} has no trained {run!r} of seed {seed}: train it on a GPU, or with --train")
+        entry, ending = ENTRY[base], run.removeprefix(base)
+        needed = [self.run(name + ending if name == "discriminator" else name, seed) for name in entry.needs]
+        folder = self.place(run, seed)
+        if entry.method is None:
+            if processes.is_main():
+                combine(needed[0], needed[1], folder, shift=self.shift(ending), resume=True)
+            processes.barrier()
+            return
+        papers = ending and base == "discriminator"
+        settings = (*entry.settings, *SHORTER.get(self.name, {}).get(base, ()))
+        recipe = self.recipe(seed=seed, of=load_recipe(f"{self.name}-ibp") if papers else None)
+        options: dict[str, Any] = {"resume": True, "device": self.device, "console": self.console}
+        if entry.method == "prood":
+            options |= {"discriminator": needed[0], "shift": self.shift(ending)}
+        train(entry.method, recipe.with_settings(entry.method, settings), folder, **options)
+
+    def shift(self, ending: str = "") -> float:
+        """Δ of the joint models: the recipe's, on CIFAR the one chosen on held-back images with seed 0."""
+        if not self.is_study:
+            return self.base.shift
+        chosen = self.results / self.name / self.against / f"discriminator{ending}" / "shift.json"
+        if not self.has(f"discriminator{ending}") and chosen.is_file():
+            return float(read_json(chosen)["chosen"])
+        run = self.run(f"discriminator{ending}")
+        study = Study(self.name, run.parent, device=self.device, console=self.console)
+        return study.shift(run.name)
+
+    def weights(self, run: str, seed: int = 0) -> str | None:
+        """The fingerprint of a model: of the trained one, else of the published one; None if there is neither."""
+        if self.has(run, seed):
+            return fingerprint(load(self.place(run, seed))[0])
+        found = self._read(run, seed)
+        return None if found is None else found.weights
+
+    def _used(self, run: str, seed: int, weights: str | None) -> None:
+        if weights is not None:
+            self.models[f"{run}-{seed}"] = weights
+
+    # What is published of them
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Every model that there may be, in the order of a table."""
+        return MODELS if self.is_study else {entry.run: entry.title for entry in available(self.base)}
+
+    def file(self, run: str, seed: int = 0) -> Path:
+        return self.results / self.name / self.against / f"{run}-{seed}.json"
+
+    def published(self, run: str, seed: int = 0, *, eps: Sequence[float] = (), attack: bool = True) -> Published | None:
+        """What is published of a model, evaluated at these radii, by default the recipe's; None if it is not here.
+
+        A trained run that is here is evaluated and published first, as far as it was not yet. What was published
+        elsewhere is taken as it is. What is neither is trained if that may be.
+        """
+        missing = not self.file(run, seed).is_file() and self.may_train
+        if self.training is not False and (self.has(run, seed) or missing):
+            self._publish(run, seed, eps or self.base.evaluate.eps, attack)
+        found = self._read(run, seed)
+        if found is not None:
+            self._used(run, seed, found.weights)
+        return found
+
+    def _publish(self, run: str, seed: int, eps: Sequence[float], attack: bool) -> None:
+        folder, file = self.run(run, seed), self.file(run, seed)
+        planned = self.base.evaluate  # of this recipe: an older run may have had another plan
+        options: dict[str, Any] = {"inside": self.inside_name, "outside": planned.outside, "eps": eps}
+        options |= {"device": self.device, "console": self.console}
+        evaluate_run(folder, attacks=None, limit=planned.limit, **options)
+        if attack and self.attacks is not None:
+            evaluate_run(folder, attacks=self.attacks, limit=self.attacked, **options)
+        after, before = read_results(folder), self._read(run, seed)
+        assert after is not None
+        if before and before.weights == self.weights(run, seed) and len(before.evaluations) >= len(after):
+            return  # nothing new; or less than was published from another machine
+        if processes.is_main():
+            facts: dict[str, Any] = {"command": self.command, "title": self.titles[run], "outside": self.against}
+            publish(folder, file, seed=seed, **facts)
+        processes.barrier()
+
+    def _read(self, run: str, seed: int) -> Published | None:
+        file = self.file(run, seed)
+        if not file.is_file():
+            return None
+        (found,) = [one for one in read_published(file.parent) if one.file == file.name]
+        return found

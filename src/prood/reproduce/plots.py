@@ -1,0 +1,56 @@
+"""One style for all figures: legible, told apart without colours too, and the same bytes each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prood.atomic import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B")
+"""Okabe and Ito's, in an order in which neighbours differ most also for the colour-blind."""
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 5)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+"""For curves and points that are printed without colours."""
+
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.alpha": 0.3,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "svg.fonttype": "path",  # letters as they are here, whatever fonts a reader has
+    "svg.hashsalt": "prood",
+}
+
+
+@contextmanager
+def figure(width: float = 7.0, height: float = 4.2) -> Iterator[Figure]:
+    """An empty figure of so many inches, drawn in the common style; `save` it before the block ends."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}):
+        yield Figure(figsize=(width, height))  # without pyplot: no window system, nothing to close
+
+
+def save(made: Figure, file: Path) -> None:
+    """Write it as SVG, aside and then renamed; without a date, so that the same figure has the same bytes."""
+    with replacing(file) as aside:
+        made.savefig(aside, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def curve(axes: Axes, number: int, x: list[float], y: list[float], label: str) -> None:
+    """One of several curves, in its own colour and dashes."""
+    look = {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)]}
+    axes.plot(x, y, label=label, **look)

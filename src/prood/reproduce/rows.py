@@ -1,0 +1,164 @@
+"""Tables of models: rows made of what is published of each, and their Markdown with the paper's rows among them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from prood.evaluation import Group, Published, Statistic
+from prood.evaluation.page import escaped, markdown_table
+from prood.evaluation.paper import PaperRow, paper_rows
+from prood.evaluation.published import set_name
+from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
+from prood.reproduce.lab import PAPERS, Lab
+
+Content = dict[str, Any]
+HEADINGS = {name: text for names in METRICS.values() for name, text in names.items()}
+OTHERS = ("Plain", "OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD")
+"""The models of the paper's tables."""
+CHEAP = ("plain", "oe", "discriminator", "prood-s", "prood")
+"""What takes minutes. The baselines take an hour: outside of CIFAR they are shown where they were made before."""
+
+
+def shown(lab: Lab) -> list[str]:
+    """The runs of a table of all methods: on CIFAR every model, else the cheap ones and those that are here."""
+    runs = [run for run in lab.titles if not run.startswith("robust")]  # which have a table of their own
+    return [run for run in runs if lab.is_study or run in CHEAP or lab.has(run) or lab.file(run).is_file()]
+
+
+def table(
+    lab: Lab,
+    runs: Sequence[str],
+    *,
+    eps: float | None = None,
+    kind: Kind = "auc",
+    seeds: Sequence[int] = (0,),
+    sets: Sequence[str] = (),
+    attack: bool = True,
+) -> Content:
+    """The runs as rows, means over the seeds; by default at the radius that they were trained for, on all sets."""
+    eps = lab.eps if eps is None else eps
+    groups: dict[str, Group] = {}
+    for run in runs:
+        found = [lab.published(run, seed, eps=_radii(lab, eps), attack=attack) for seed in seeds]
+        if there := tuple(one for one in found if one is not None):
+            groups[run] = Group(there)
+    missing = [f"{lab.titles[run]}{', intervals' * run.endswith(PAPERS)}" for run in runs if run not in groups]
+    if missing:
+        lab.notes.append(f"Not here, neither published nor trained: {'; '.join(missing)}.")
+    names = list(sets) or [set_name(name) for name in lab.base.evaluate.outside]
+    members = [member for group in groups.values() for member in group.members]
+    return {
+        "inside": set_name(lab.inside_name),
+        "outside": lab.against,
+        "eps": eps,
+        "metrics": list(METRICS[kind]),
+        "sets": names,
+        "rows": [_row(run, group, names, eps, kind) for run, group in groups.items()],
+        "certified": _counts(members, names, eps, attacked=False),
+        "attacked": _counts(members, names, eps, attacked=True),
+    }
+
+
+def section(
+    content: Content,
+    *,
+    others: Collection[str] = OTHERS,
+    runs: int = 1,
+    like: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> str:
+    """Our rows, each with the paper's of the same model below it, then those of `others` that only the paper has.
+
+    The paper's rows are those of models that it trained `runs` times, against what our training out-distribution stands
+    for, or against `like`. `columns` translates names of sets, from ours to the paper's.
+    """
+    metrics, eps, sets = content["metrics"], content["eps"], content["sets"]
+    named = [(columns or {}).get(name, name) for name in sets]
+    found = paper_rows(content["inside"], like or content["outside"], eps, metrics)
+    rows = [row for row in found if row.table["runs"] == runs and any(name in row.values for name in named)]
+    lines = [["model", "Acc", *map(escaped, sets)]]
+    for ours in content["rows"]:
+        lines.append(_line(_name(ours), Stored(ours), sets, metrics, eps))
+        same = [row for row in rows if row.title == _plain(ours["title"])]
+        lines += [_line(f"↳ *{row.name}*", row, named, metrics, eps) for row in same[:1]]
+    here = {_plain(ours["title"]) for ours in content["rows"]}
+    left = {row.title: row for row in reversed(rows) if row.title in set(others) - here}
+    lines += [_line(f"{row.title}, *{row.name}*", row, named, metrics, eps) for row in reversed(left.values())]
+    return f"{_caption(content)}\n\n{markdown_table(lines)}"
+
+
+class Stored:
+    """A row of a content, with the numbers of `Group`."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.row = row
+
+    def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
+        found = self.row["sets"].get(outside, {}).get(metric)
+        return None if found is None else Statistic(*found)
+
+    def accuracy(self) -> Statistic | None:
+        found = self.row["accuracy"]
+        return None if found is None else Statistic(*found)
+
+
+def _row(run: str, group: Group, sets: Sequence[str], eps: float, kind: Kind) -> dict[str, Any]:
+    return {
+        "run": run,
+        "title": group.title,
+        "shift": group.members[0].shift,
+        "seeds": [member.seed for member in group.members],
+        "accuracy": _pair(group.accuracy()),
+        "sets": {
+            name: {metric: _pair(group.statistic(metric, name, eps)) for metric in METRICS[kind]} for name in sets
+        },
+    }
+
+
+def _pair(statistic: Statistic | None) -> list[float | None] | None:
+    """Mean and deviation, six digits of each."""
+    if statistic is None:
+        return None
+    return [None if value is None else float(f"{value:.6g}") for value in (statistic.mean, statistic.deviation)]
+
+
+def _counts(members: Sequence[Published], sets: Sequence[str], eps: float, *, attacked: bool) -> list[str]:
+    """How many images of a set were certified, and by which method; or attacked, and by which preset."""
+    metric = "aauc" if attacked else "gauc"
+    found = [member.best(metric, name, eps) for member in members for name in sets]
+    words = ((one.images, one.attacks if attacked else one.certificate.partition(",")[0]) for one in found if one)
+    return [f"{images:,} images ({word})" for images, word in sorted(set(words), reverse=True)]
+
+
+def _radii(lab: Lab, eps: float) -> tuple[float, ...]:
+    return () if eps in lab.base.evaluate.eps else (eps,)
+
+
+def _caption(content: Content) -> str:
+    names = " / ".join(HEADINGS[metric] for metric in content["metrics"])
+    words = [f"{names}, ε = {radius_text(content['eps'])}, trained against {escaped(content['outside'])}."]
+    words += [f"Certified: {' and '.join(content['certified'])} of a set."] if content["certified"] else []
+    attacked = f"Attacked: {' and '.join(content['attacked'])} of a set." if content["attacked"] else "Not attacked."
+    return " ".join([*words, attacked])
+
+
+def _line(name: str, row: Stored | PaperRow, sets: Sequence[str], metrics: Sequence[str], eps: float) -> list[str]:
+    cells = [[row.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
+    texts = [" / ".join(map(_text, cell)) if any(cell) else MISSING for cell in cells]
+    return [name, _text(row.accuracy()), *texts]
+
+
+def _name(row: dict[str, Any]) -> str:
+    words = [f"Δ = {row['shift']:g}"] if row["shift"] is not None else []
+    words += [f"{len(row['seeds'])} seeds"] if len(row["seeds"]) > 1 else []
+    return ", ".join([f"**{escaped(row['title'])}**", *words])
+
+
+def _plain(title: str) -> str:
+    """'ProoD' of 'ProoD, linear bound': the paper's name of the method."""
+    return title.partition(",")[0]
+
+
+def _text(statistic: Statistic | None) -> str:
+    return MISSING if statistic is None else statistic.text

@@ -1,0 +1,123 @@
+"""prood fuse, and --prior, as a user meets them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from prood import data
+from prood.evaluation import shift_from_prior
+from prood.models import Curve, Fusion, ProoD, discriminator, load, save, score_of, small
+
+RECIPE = """
+[data]
+inside = "npz:{0}/inside.npz"
+outside = "npz:{0}/outside.npz"
+held_back = 40
+[networks.classifier]
+name = "small"
+[networks.discriminator]
+size = "digits"
+[train.discriminator]
+epochs = 1
+eps = 0.02
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A classifier and a discriminator with random weights, in the files of two runs."""
+    folder = tmp_path_factory.mktemp("fuse")
+    torch.manual_seed(0)
+    f, g = small(8, width=4).eval(), discriminator("digits", image=(1, 28, 28)).eval()
+    with torch.no_grad():
+        f[-1].weight.mul_(60)
+        g.last.log_weight.sub_(2.0)
+    for name, model, eps in (("oe", f, None), ("discriminator", g, 0.02)):
+        (folder / name).mkdir()
+        save(model, folder / name / "model.safetensors", eps=eps, data={"digits:train": "0"})
+    images = data.load("digits:test").images[:50].numpy()
+    np.savez(folder / "inside.npz", images=images, labels=np.arange(50) % 8)
+    np.savez(folder / "outside.npz", images=images // 3)
+    (folder / "few.toml").write_text(RECIPE.format(folder))
+    return folder
+
+
+def test_fuse_writes_a_run_that_everything_takes(prood, runs, tmp_path):
+    run = tmp_path / "fused"
+    parts = (runs / "oe", runs / "discriminator", "--recipe", runs / "few.toml", "--run", run)
+    code, out, err = prood("fuse", *parts, "--auc-drop", "2", "--prior", "0.25")
+    assert (code, err) == (0, "")
+    assert "the classifier alone has AUC" in out
+    assert f"wrote {run}" in out
+    facts = json.loads((run / "fusion.json").read_text())
+    model, about = load(run)
+    assert isinstance(model, Fusion)
+    assert model.curve == Curve(**facts["fusion"]["curve"])
+    assert about.eps == 0.02
+    assert about.shift == pytest.approx(shift_from_prior(0.25))
+    assert facts["least_auc"] == pytest.approx(facts["classifier_auc"] - 0.02)
+    assert facts["fusion"]["gauc"] <= facts["ceiling"]
+    assert facts["images"] == {"inside": 40, "outside": 40}
+
+    again = prood("fuse", *parts, "--auc-drop", "2", "--prior", "0.25")
+    assert again[0] == 2
+    assert "holds a run already" in again[2]
+    before = (run / "model.safetensors").read_bytes()
+    assert prood("fuse", *parts, "--auc-drop", "2", "--prior", "0.25", "--resume")[0] == 0
+    assert (run / "model.safetensors").read_bytes() == before
+
+    code, out, _ = prood("info", run)
+    assert (code, "fused joint model" in out) == (0, True)
+    certificates = tmp_path / "certificates.jsonl"
+    words = ("--model", run, "--eps", 0.01, "--limit", 2, "--out", certificates)
+    assert prood("certify", "digits:test", *words)[0] == 0
+    code, out, _ = prood("verify", certificates)
+    assert (code, "2 confirmed, 0 refuted, 0 not decided" in out) == (0, True)
+    words = ("--out", "uniform", "--in", "digits:test", "--limit", 3, "--attacks", "none")
+    assert prood("evaluate", run, *words)[0] == 0
+    assert json.loads((run / "results.json").read_text())["evaluations"][0]["certificate"] == "best, float32"
+
+
+@torch.no_grad()
+def test_the_classifier_of_a_joint_model_is_fused_anew(prood, runs, tmp_path):
+    joint = ProoD(load(runs / "oe")[0], load(runs / "discriminator")[0], 3.0)
+    (tmp_path / "joint").mkdir()
+    save(joint, tmp_path / "joint" / "model.safetensors")
+    for name, part in (("a", tmp_path / "joint"), ("b", runs / "oe")):
+        words = ("--recipe", runs / "few.toml", "--run", tmp_path / name)
+        assert prood("fuse", part, runs / "discriminator", *words)[0] == 0
+    images = data.load("digits:test").floats(range(5))
+    one, other = (score_of(load(tmp_path / name)[0])(images) for name in ("a", "b"))
+    assert one.equal(other)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("{0}/discriminator", "{0}/discriminator", "--run", "x"), "holds a discriminator: give a classifier"),
+        (("{0}/oe", "{0}/oe", "--run", "x"), "holds no discriminator"),
+        (("{0}/oe", "{0}/discriminator", "--run", "x", "--auc-drop", "-1"), "0 to 100 points"),
+        (("{0}/oe", "{0}/discriminator", "--run", "x", "--recipe", "mnist"), "no recipe 'mnist'"),
+        (("{0}/oe", "{0}/discriminator", "--run", "x", "--shift", "1", "--prior", "0.1"), "one of --shift and --prior"),
+        (("{0}/oe", "{0}/nothing", "--run", "x"), "no model at"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(prood, runs, tmp_path, monkeypatch, words, complaint):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = prood("fuse", *(word.format(runs) for word in words))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert complaint in err
+    assert not (tmp_path / "x").exists()
+
+
+def test_combine_takes_a_prior(prood, runs, tmp_path):
+    parts = ("--classifier", runs / "oe", "--discriminator", runs / "discriminator")
+    assert prood("combine", *parts, "--prior", 0.1, "--run", tmp_path / "a")[0] == 0
+    assert load(tmp_path / "a")[0].shift.item() == pytest.approx(shift_from_prior(0.1))
+    code, _, err = prood("combine", *parts, "--run", tmp_path / "b")
+    assert (code, "give --shift, or --prior" in err) == (2, True)
+    code, _, err = prood("combine", *parts, "--prior", 1.5, "--run", tmp_path / "b")
+    assert (code, "between 0 and 1" in err) == (2, True)
+    assert not (tmp_path / "b").exists()

@@ -1,0 +1,109 @@
+"""The figures on the shift and on the fusion, on models trained in seconds."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from prood.evaluation import Candidate, choose_shift, measure
+from prood.evaluation.fusion import SHIFTS
+from prood.models import Curve, Fusion, ProoD, load
+from prood.reproduce import Lab, perform
+from prood.reproduce.experiments import EXPERIMENTS, fusion, shift
+
+
+@pytest.fixture(scope="module")
+def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return lab_in(tmp_path_factory.mktemp("fusion"))
+
+
+@pytest.fixture(scope="module")
+def fused(lab: Lab) -> dict:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusion, "DROPS", (0.0, 5.0, 20.0))
+        return json.loads(perform(fusion.EXPERIMENT, lab).read_text())["content"]
+
+
+@pytest.fixture(scope="module")
+def shifts(lab: Lab) -> dict:
+    return json.loads(perform(shift.EXPERIMENT, lab).read_text())["content"]
+
+
+def test_they_are_registered() -> None:
+    assert {fusion.EXPERIMENT, shift.EXPERIMENT} <= set(EXPERIMENTS)
+
+
+def test_fusions_are_measured_as_models_are(lab: Lab, fused: dict) -> None:
+    f, g = load(lab.run("oe"))[0], load(lab.run("discriminator"))[0]
+    one = fused["fusions"][2]
+    model = Fusion(f, g, Curve(**one["curve"]))
+    inside, outside = lab.held_back()
+    found = measure(model, inside, outside, lab.eps)
+    assert (found.auc, found.gauc) == pytest.approx(tuple(one["held_back"].values()), abs=1e-6)
+    tests = [measure(model, lab.inside(), images, lab.eps) for images in lab.outside().values()]
+    assert one["test"]["auc"] == pytest.approx(sum(each.auc for each in tests) / len(tests), abs=1e-3)
+    assert one["test"]["gauc"] == pytest.approx(sum(each.gauc for each in tests) / len(tests), abs=1e-3)
+
+
+def test_every_fit_keeps_its_auc_and_is_no_worse_than_a_shift(fused: dict) -> None:
+    assert [one["shift"] for one in fused["shifts"]] == list(SHIFTS)
+    for one in fused["fusions"]:
+        least = fused["classifier_auc"]["held_back"] - one["auc_drop"] / 100
+        single = next(each for each in fused["shifts"] if each["shift"] == one["single_shift"])
+        if single["held_back"]["auc"] >= least:
+            assert one["held_back"]["auc"] >= least
+        assert one["held_back"]["gauc"] <= fused["ceiling"]["held_back"]
+    assert not any("/" in name for name in fused["sets"])  # no folder of one machine
+
+
+def test_the_best_shift_on_the_test_sets() -> None:
+    points = [{"test": {"auc": auc, "gauc": gauc}} for auc, gauc in ((0.9, 0.7), (0.95, 0.6), (0.97, 0.5))]
+    assert fusion.best_at(points, 0.92) == 0.6
+    assert fusion.best_at(points, 0.98) is None
+
+
+def test_the_shift_is_chosen_by_the_rule(lab: Lab, shifts: dict) -> None:
+    assert set(shifts["curves"]) == {"OE's classifier", "ProoD's classifier"}
+    for curve in shifts["curves"].values():
+        candidates = [Candidate(**one) for one in curve["shifts"]]
+        assert [one.shift for one in candidates] == [0, 1, 2, 3, 4, 5, 6]
+        assert curve["chosen"] == choose_shift(candidates, shifts["baseline"]["auc"]).shift
+    model = ProoD(load(lab.run("oe"))[0], load(lab.run("discriminator"))[0], 2.0)
+    found = measure(model, *lab.held_back(), lab.eps)
+    listed = Candidate(**shifts["curves"]["OE's classifier"]["shifts"][2])
+    assert (listed.auc, listed.gauc, listed.accuracy) == pytest.approx(
+        (found.auc, found.gauc, found.accuracy), abs=1e-6
+    )
+
+
+def test_a_sweep_of_trained_models_is_shown_where_there_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "cifar10" / "cifar100" / "discriminator"
+    folder.mkdir(parents=True)
+    candidates = [{"shift": number, "auc": 0.9, "gauc": 0.5 - number / 20, "accuracy": 0.8} for number in range(7)]
+    stored = {"baseline": {"auc": 0.89, "accuracy": 0.8}, "candidates": candidates, "chosen": 0.0}
+    (folder / "shift.json").write_text(json.dumps(stored))
+    lab = Lab("cifar10", tmp_path / "runs", results=tmp_path / "results", training=False)
+    content = shift.make(lab)
+    assert list(content["curves"]) == [shift.TRAINED]
+    assert content["curves"][shift.TRAINED]["chosen"] == 0.0
+    assert len(lab.notes) == 2
+    assert "| 0 | 50.0 | **90.00 / 50.00** |" in shift.section(content)
+    shift.draw(content, tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("name", ["fusion", "shift"])
+def test_figures_and_texts_follow_from_the_content(name: str, fused: dict, shifts: dict, tmp_path: Path) -> None:
+    experiment, content = {"fusion": (fusion, fused), "shift": (shift, shifts)}[name]
+    for file in ("a.svg", "b.svg"):
+        experiment.draw(content, tmp_path / file)
+    drawn = (tmp_path / "a.svg").read_bytes()
+    assert drawn == (tmp_path / "b.svg").read_bytes()
+    changed = json.loads(json.dumps(content))
+    points = changed["fusions"] if name == "fusion" else changed["curves"]["OE's classifier"]["shifts"]
+    (points[0]["test"] if name == "fusion" else points[0])["gauc"] = 0.1234
+    experiment.draw(changed, tmp_path / "c.svg")
+    assert (tmp_path / "c.svg").read_bytes() != drawn
+    assert "12.34" in experiment.section(changed)
+    assert "12.34" not in experiment.section(content)

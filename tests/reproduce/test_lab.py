@@ -1,0 +1,205 @@
+"""Labs: what is trained, what is taken as it is, and what is published."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from prood.errors import ProodError
+from prood.evaluation.published import method_of
+from prood.models import ProoD, fingerprint, load
+from prood.reproduce import MODELS, Lab
+from prood.training import held_back
+
+CHEAP = ("plain", "oe", "discriminator", "prood-s", "prood")
+
+
+def times(folder: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+# Trained models
+
+
+def test_a_run_is_trained_once(trained):
+    before = times(trained.folder)
+    assert {trained.run(run) for run in CHEAP} == {trained.folder / run for run in CHEAP}
+    assert times(trained.folder) == before
+
+
+def test_joint_models_hold_the_parts_of_the_lab(trained):
+    parts = {run: load(trained.run(run))[0] for run in CHEAP}
+    for run in ("prood", "prood-s"):
+        assert isinstance(parts[run], ProoD)
+        assert fingerprint(parts[run].discriminator) == fingerprint(parts["discriminator"])
+        assert float(parts[run].shift) == trained.base.shift == 1.0
+    assert fingerprint(parts["prood-s"].classifier) == fingerprint(parts["oe"])
+    assert fingerprint(parts["prood"].classifier) != fingerprint(parts["oe"])
+
+
+def test_every_seed_has_a_folder_of_its_own(trained):
+    first, second = (load(trained.run("oe", seed)) for seed in (0, 1))
+    assert trained.place("oe", 1) == trained.folder / "seed-1" / "oe"
+    assert [about.seed for _, about in (first, second)] == [0, 1]
+    assert fingerprint(first[0]) != fingerprint(second[0])
+    assert trained.models["oe-1"] == fingerprint(second[0]) == trained.weights("oe", 1)
+
+
+def test_settings_reach_every_method(trained):
+    recipe = trained.recipe("train.epochs=7", "networks.classifier.width=2", seed=5)
+    assert {recipe.options(method).epochs for method in recipe.train} == {7}
+    assert {recipe.options(method).seed for method in recipe.train} == {5}
+    assert recipe.classifier["width"] == 2
+
+
+def test_what_must_not_be_trained_is_said(trained, lab_in, tmp_path):
+    with pytest.raises(ProodError, match="there is no model 'prod': choose one of plain, oe,"):
+        trained.run("prod")
+    lab = lab_in(tmp_path, training=False)
+    with pytest.raises(ProodError, match=r"tiny has no trained 'oe' of seed 0: train it on a GPU, or with --train"):
+        lab.run("oe")
+    assert lab.published("oe") is None
+    assert not lab.models
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_quickstart_has_a_shorter_robust_training(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr("prood.reproduce.lab.train", lambda method, recipe, folder, **_: asked.update({method: recipe}))
+    monkeypatch.setattr(Lab, "weights", lambda self, run, seed: "0")
+    lab = Lab("quickstart", tmp_path)
+    for run in ("robust", "oe"):
+        lab.run(run)
+    assert asked["robust"].options("robust").epochs < lab.base.options("robust").epochs
+    assert asked["oe"].options("oe") == lab.base.options("oe")
+
+
+# Images
+
+
+def test_the_images_are_those_that_evaluations_take(trained):
+    certified = [one for one in trained.published("oe").evaluations if not one.attacks and one.eps == 0.06]
+    assert {one.fingerprints["inside"] for one in certified} == {trained.inside().fingerprint()}
+    sets = list(trained.outside().values())
+    assert [len(images) for images in sets] == [6, 6]
+    assert [images.fingerprint() for images in sets] == [one.fingerprints["outside"] for one in certified]
+
+
+def test_held_back_images_are_the_recipes_or_those_for_validation(trained, tmp_path):
+    for one, other in zip(trained.held_back(), held_back(trained.base), strict=True):
+        assert len(one) == 10
+        assert one.fingerprint() == other.fingerprint()
+    inside, outside = Lab("quickstart", tmp_path).held_back()
+    assert (inside.name, outside.name) == ("digits:validation", "photographs:validation")
+
+
+# What is published
+
+
+def test_a_model_is_certified_on_all_images_and_attacked_on_some(trained):
+    found = trained.published("prood")
+    assert (found.title, found.outside, found.seed, found.command) == ("ProoD", "ramps", 0, "prood reproduce")
+    planned = [(one.images, one.attacks) for one in found.evaluations if one.eps == 0.06]
+    assert planned == [(6, None), (6, None), (3, "fast"), (3, "fast")]
+    assert {method_of(one) for one in found.evaluations} == {"best"}
+    assert found.sets == ("ramps", "uniform")
+    assert found.weights == fingerprint(load(trained.run("prood"))[0])
+
+
+def test_what_is_published_is_left_alone_until_there_is_more(trained):
+    file, found = trained.file("plain"), trained.published("plain")
+    before = file.stat().st_mtime_ns
+    trained.published("plain")
+    assert file.stat().st_mtime_ns == before
+    more = trained.published("plain", eps=[0.01], attack=False)
+    added = [one for one in more.evaluations if one not in found.evaluations]
+    assert [(one.eps, one.attacks) for one in added] == [(0.01, None), (0.01, None)]
+    assert file.stat().st_mtime_ns != before
+    assert trained.published("plain") == more
+
+
+def test_less_than_was_published_replaces_nothing(trained, lab_in, tmp_path):
+    """The model is here, but not all of its evaluations are."""
+    for name in ("runs", "results"):
+        shutil.copytree(trained.folder.parent / name, tmp_path / name)
+    lab = lab_in(tmp_path, attacks=None)
+    (lab.place("oe") / "results.json").unlink()
+    assert lab.published("oe") == trained.published("oe")
+
+
+def test_a_model_that_changed_is_published_anew(trained, lab_in, tmp_path):
+    lab = lab_in(tmp_path, attacks=None)
+    for name in ("runs", "results"):
+        shutil.copytree(trained.folder.parent / name, tmp_path / name)
+    old = lab.published("oe").weights
+    shutil.rmtree(lab.place("oe"))
+    shutil.copytree(trained.run("oe", 1), lab.place("oe"))
+    new = lab.published("oe")
+    assert new.weights == trained.weights("oe", 1) != old
+    assert {one.fingerprints["model"] for one in new.evaluations} == {new.weights}
+
+
+def test_what_was_published_elsewhere_is_not_made_again(trained, lab_in, tmp_path):
+    """There is no run here, and none is trained although that may be."""
+    shutil.copytree(trained.results, tmp_path / "results")
+    lab = lab_in(tmp_path)
+    assert lab.may_train
+    assert lab.published("oe") == trained.published("oe")
+    assert not lab.folder.exists()
+    assert lab.weights("oe") == trained.weights("oe")
+
+
+# CIFAR
+
+
+def test_cifar_is_trained_on_a_gpu_or_when_asked(tmp_path, monkeypatch):
+    lab = Lab("cifar10", tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert (lab.may_train, Lab("cifar10", tmp_path, training=True).may_train) == (False, True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert (lab.may_train, Lab("cifar10", tmp_path, training=False).may_train) == (True, False)
+    assert (lab.titles, lab.against, lab.eps) == (MODELS, "cifar100", 0.01)
+
+
+def test_the_chosen_shift_is_known_without_the_models(tmp_path):
+    lab = Lab("cifar10", tmp_path, results=tmp_path / "results", training=False)
+    file = tmp_path / "results" / "cifar10" / "cifar100" / "discriminator" / "shift.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"chosen": 4}')
+    assert lab.shift() == 4.0
+    with pytest.raises(ProodError, match="has no trained 'discriminator-ibp'"):
+        lab.shift("-ibp")
+
+
+def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch):
+    """And the joint models with it are made of it."""
+    asked = {}
+
+    def noted(method, recipe, folder, **options):
+        asked[folder.name] = (method, recipe.name, options.get("discriminator"), options.get("shift"))
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").touch()
+
+    monkeypatch.setattr("prood.reproduce.lab.train", noted)
+    monkeypatch.setattr(Lab, "weights", lambda self, run, seed: "0")
+    monkeypatch.setattr(Lab, "shift", lambda self, ending="": {"": 1.0, "-ibp": 2.0}[ending])
+    Lab("cifar10", tmp_path, training=True).run("prood-ibp")
+    assert asked == {
+        "discriminator-ibp": ("discriminator", "cifar10-ibp", None, None),
+        "prood-ibp": ("prood", "cifar10-fast", tmp_path / "discriminator-ibp", 2.0),
+    }
+
+
+# What can go wrong
+
+
+def test_a_lab_says_at_once_what_is_wrong(tmp_path, tiny):
+    with pytest.raises(ProodError, match="there is no attack preset 'papre'"):
+        Lab("quickstart", tmp_path, attacks="papre")
+    with pytest.raises(ProodError, match="needs at least one seed"):
+        Lab("quickstart", tmp_path, seeds=())
+    text = tiny.read_text()
+    (tmp_path / "mine.toml").write_text(text[: text.index("[evaluate]")] + text[text.index("[train.plain]") :])
+    with pytest.raises(ProodError, match="recipe 'mine' does not say what to evaluate"):
+        Lab(str(tmp_path / "mine.toml"), tmp_path)
