@@ -1,5 +1,7 @@
 """What holds for all tests."""
 
+import numpy as np
+import pytest
 import torch
 from hypothesis import settings
 
@@ -11,3 +13,19 @@ torch.set_num_threads(1)
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("repeat")
+
+
+@pytest.fixture(scope="session")
+def squares_and_ramps() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """60 images of 8×8: bright squares in one of four corners, the numbers of their corners, and smooth ramps."""
+    count, side = 60, 8
+    random = np.random.default_rng(0)
+    labels = np.arange(count) % 4
+    squares = random.integers(0, 50, (count, side, side))
+    for image, label in zip(squares, labels, strict=True):
+        top, left = 4 * (label // 2), 4 * (label % 2)
+        image[top : top + 3, left : left + 3] += 200
+    slopes = random.uniform(-15, 15, (2, count, 1, 1))
+    y, x = np.mgrid[:side, :side] - side / 2
+    ramps = 128 + slopes[0] * y + slopes[1] * x
+    return squares.astype(np.uint8), labels, ramps.clip(0, 255).astype(np.uint8)

@@ -20,7 +20,7 @@ from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.models import ProoD, load
 from prood.training import METHODS, Recipe, load_recipe
 
-COUNT, SIDE, EPS = 60, 8, 0.05
+EPS = 0.05
 TABLE = "epochs = 2\nbatch = 20\nlr = 0.01\n"
 RECIPE = """
 [data]
@@ -41,20 +41,12 @@ limit = 4
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    """Squares in one of four corners against smooth ramps."""
+def recipe(tmp_path_factory: pytest.TempPathFactory, squares_and_ramps: tuple[np.ndarray, ...]) -> Recipe:
+    """Squares against ramps, a few steps of each method."""
     folder = tmp_path_factory.mktemp("toy")
-    random = np.random.default_rng(0)
-    labels = np.arange(COUNT) % 4
-    inside = random.integers(0, 50, (COUNT, SIDE, SIDE))
-    for image, label in zip(inside, labels, strict=True):
-        top, left = 4 * (label // 2), 4 * (label % 2)
-        image[top : top + 3, left : left + 3] += 200
-    slopes = random.uniform(-15, 15, (2, COUNT, 1, 1))
-    y, x = np.mgrid[:SIDE, :SIDE] - SIDE / 2
-    outside = 128 + slopes[0] * y + slopes[1] * x
-    np.savez(folder / "inside.npz", images=inside.astype(np.uint8), labels=labels)
-    np.savez(folder / "outside.npz", images=outside.clip(0, 255).astype(np.uint8))
+    squares, labels, ramps = squares_and_ramps
+    np.savez(folder / "inside.npz", images=squares, labels=labels)
+    np.savez(folder / "outside.npz", images=ramps)
     text = RECIPE.format(folder=folder)
     for method in ("plain", "oe", "acet", "atom", "robust", "discriminator"):
         text += f"[train.{method}]\n{TABLE}" + ("" if method in ("plain", "oe") else f"eps = {EPS}\n")

@@ -13,7 +13,6 @@ from rich.console import Console
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
 from prood.reproduce import Lab
 
-COUNT, SIDE = 60, 8
 RECIPE = """
 [data]
 inside = "npz:{folder}/squares.npz"
@@ -34,20 +33,12 @@ limit = 6
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of the recipe: squares in one of four corners against smooth ramps."""
+def tiny(tmp_path_factory: pytest.TempPathFactory, squares_and_ramps: tuple[np.ndarray, ...]) -> Path:
+    """The recipe's file, with its two image sets beside it."""
     folder = tmp_path_factory.mktemp("tiny")
-    random = np.random.default_rng(0)
-    labels = np.arange(COUNT) % 4
-    inside = random.integers(0, 50, (COUNT, SIDE, SIDE))
-    for image, label in zip(inside, labels, strict=True):
-        top, left = 4 * (label // 2), 4 * (label % 2)
-        image[top : top + 3, left : left + 3] += 200
-    slopes = random.uniform(-15, 15, (2, COUNT, 1, 1))
-    y, x = np.mgrid[:SIDE, :SIDE] - SIDE / 2
-    outside = 128 + slopes[0] * y + slopes[1] * x
-    np.savez(folder / "squares.npz", images=inside.astype(np.uint8), labels=labels)
-    np.savez(folder / "ramps.npz", images=outside.clip(0, 255).astype(np.uint8))
+    squares, labels, ramps = squares_and_ramps
+    np.savez(folder / "squares.npz", images=squares, labels=labels)
+    np.savez(folder / "ramps.npz", images=ramps)
     text = RECIPE.format(folder=folder)
     for method in ("plain", "oe", "discriminator", "prood", "robust"):
         text += f"[train.{method}]\nepochs = 2\nbatch = 20\nlr = 0.01\n"
