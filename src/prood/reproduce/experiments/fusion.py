@@ -81,6 +81,7 @@ def _panel(axes: Axes, content: Content, kind: str) -> None:
     fitted = [(100 * one[kind]["auc"], 100 * one[kind]["gauc"]) for one in content["fusions"]]
     axes.plot(*zip(*fitted, strict=True), linestyle="", marker=plots.MARKERS[1], color=plots.COLOURS[1])
     axes.set_ylim(min(y for _, y in fitted) - 15, 100 * content["ceiling"][kind] + 3)  # large shifts fall off to zero
+    axes.set_xlim(right=min(axes.get_xlim()[1], 100.0))  # where every AUC is 1, the axis would go on
     axes.axvline(100 * content["classifier_auc"][kind], color="grey", linewidth=1, linestyle=":", label="AUC of OE")
     axes.axhline(100 * content["ceiling"][kind], color="grey", linewidth=1, label="GAUC of g alone")
 
