@@ -29,7 +29,7 @@ ALLOWED = {
     "serve": {"models", "bounds", "data", "attacks", "detector"},
     "quickstart": {"detector", "models", "data", "training", "evaluation"},
     "wrapping": {"models", "data", "training", "detector"},
-    "fusing": {"models", "data", "training", "evaluation"},
+    "fusing": {"models", "training", "evaluation"},
     "compare": {"bounds", "models", "data", "training", "attacks", "evaluation"},
     "reproduce": {"bounds", "models", "data", "training", "attacks", "evaluation", "compare"},
     "cli": {

@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from prood import data, processes
+from prood import processes
 from prood.atomic import write_text
-from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.fusion import Fitted, best_shift, fit_fusion, pairs
 from prood.models import Discriminator, Fusion, ProoD, load, save
-from prood.training import Recipe, Run, held_back
+from prood.training import Recipe, Run, images_to_choose_by
 
 FACTS_FILE = "fusion.json"
 
@@ -90,11 +89,3 @@ def fuse(
     known = about_f.data | about_g.data
     save(model, folder.model, classes=about_f.classes, eps=radius, recipe=resolved, data=known)
     return made
-
-
-def images_to_choose_by(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
-    """Inside and outside, for choices: what the recipe holds back from training, else the splits `validation`."""
-    if recipe.data.held_back:
-        return held_back(recipe)
-    inside = data.load(f"{recipe.data.inside.removesuffix(':train')}:validation")
-    return inside, data.load(f"{recipe.data.outside.removesuffix(':train')}:validation", like=inside)

@@ -24,7 +24,7 @@ from prood.evaluation import Published, evaluate_run, publish, read_published, r
 from prood.evaluation.published import read_json, set_name
 from prood.models import MODEL_FILE, fingerprint, load
 from prood.reproduce.study import MODELS, STUDIES, Study
-from prood.training import Recipe, combine, held_back, load_recipe, train
+from prood.training import Recipe, combine, images_to_choose_by, load_recipe, train
 
 LABS = ("quickstart", *STUDIES)
 ENTRY = {entry.run: entry for entry in ENTRIES}
@@ -109,10 +109,7 @@ class Lab:
 
     def held_back(self) -> tuple[ImageSet, ImageSet]:
         """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""
-        if self.base.data.held_back:
-            return held_back(self.base)
-        known = data.load(f"{self.inside_name}:validation")
-        return known, data.load(f"{self.base.data.outside.removesuffix(':train')}:validation", like=known)
+        return images_to_choose_by(self.base)
 
     def _part(self, name: str) -> ImageSet:
         """As `evaluate_run` takes it."""

@@ -3,7 +3,7 @@
 from prood.training.describe import describe
 from prood.training.keys import explain_recipe
 from prood.training.loop import fit
-from prood.training.methods import combine, held_back, train
+from prood.training.methods import combine, held_back, images_to_choose_by, train
 from prood.training.options import TrainOptions
 from prood.training.recipe import METHODS, Recipe, load_recipe, recipe_names
 from prood.training.run import Run
@@ -18,6 +18,7 @@ __all__ = [
     "explain_recipe",
     "fit",
     "held_back",
+    "images_to_choose_by",
     "load_recipe",
     "recipe_names",
     "train",

@@ -138,6 +138,14 @@ def held_back(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
     return inside.load(), outside.load()
 
 
+def images_to_choose_by(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """Inside and outside, for choices: what the recipe holds back from training, else the splits `validation`."""
+    if recipe.data.held_back:
+        return held_back(recipe)
+    inside = data.load(f"{recipe.data.inside.removesuffix(':train')}:validation")
+    return inside, data.load(f"{recipe.data.outside.removesuffix(':train')}:validation", like=inside)
+
+
 def _opened(name: str, recipe: Recipe, like: Images | None = None) -> Images:
     """The set to train on, without what is held back, or the part of that which the recipe's limit leaves."""
     if recipe.data.held_back:
