@@ -28,7 +28,7 @@ def asked(monkeypatch):
     ("words", "complaint"),
     [
         (["cifar10", "--attacks", "papre"], "there is no attack preset 'papre': choose one of"),
-        (["table", "mian"], "there is no table 'mian': choose one of main,"),
+        (["table", "mian"], "there is no table 'mian': choose one of properties, main,"),
         (["figure", "main"], "there is no figure 'main': choose one of"),
         (["table", "main", "--recipe", "mnist"], "no recipe 'mnist': choose one of"),
         (["table", "main", "--seeds", "one"], "'one' are no seeds: write numbers such as 0,1,2"),

@@ -256,7 +256,15 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     row = " | ".join(f"{100 * value:.1f}" for value in (found.auc, found.gauc, found.aauc, found.fpr95, found.gfpr95))
     assert f"| dark | 0.01 | {row} |" in text
     assert text.count("| 8/255 |") == 2
-    assert "At ε = 8/255 the guaranteed AUC lies between" in text
+    for least, said in (
+        (0.0004, "next to nothing is proved."),
+        (0.1, "the guaranteed AUC lies between 10.0 and 10.0, by"),
+    ):
+        proved = replace(one, evaluations=tuple(replace(each, gauc=least) for each in one.evaluations))
+        assert f"At ε = 8/255 {said}" in card(proved, about)
+    lowest, highest = sorted(one.sets, key=lambda name: one.best("auc", name, 0.01).auc)
+    assert f"AUC is lowest on {lowest} (" in text
+    assert f") and highest on {highest} (" in text
     assert "At ε = 0.01 the" not in text
     nearer = replace(one, evaluations=tuple(replace(found, eps=0.001) for found in one.evaluations))
     assert "the guaranteed AUC lies between" not in card(nearer, about)

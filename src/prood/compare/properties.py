@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from prood.compare.rows import FAR, Row
@@ -123,3 +123,9 @@ RULES = (
     ),
 )
 """The one place where a tick is decided."""
+
+
+def judged(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The same rows with their marks, some of which compare a row with Plain or OE among the others."""
+    by_run = {row.run: row for row in rows}
+    return tuple(replace(row, properties={rule.key: rule.mark(row, by_run) for rule in RULES}) for row in rows)

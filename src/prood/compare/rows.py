@@ -8,10 +8,12 @@ from typing import Any
 
 from prood.evaluation import Evaluation
 from prood.evaluation.asymptotics.far import Far
+from prood.evaluation.measured import from_json
 from prood.evaluation.robustness import Robustness
 
 FAR = 1000.0
 """The α of x + α·n at which asymptotics are judged."""
+MEANS = ("auc", "aauc", "gauc")
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,13 @@ class Row:
         return None if self.far.confidence is None else self.far.confidence[self.far.alphas.index(FAR)]
 
     def to_json(self) -> dict[str, Any]:
-        means = {metric: self.mean(metric) for metric in ("auc", "aauc", "gauc")}
-        return asdict(self) | means
+        return asdict(self) | {metric: self.mean(metric) for metric in MEANS}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Row:
+        measured = from_json({"of": "", **content})
+        facts = {key: value for key, value in content.items() if key not in MEANS}
+        return cls(**facts | {"far": measured.far, "robustness": measured.robustness})
 
 
 def metrics_of(evaluations: list[Evaluation]) -> dict[str, dict[str, float | None]]:

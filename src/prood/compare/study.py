@@ -16,11 +16,11 @@ from prood.attacks import preset
 from prood.bounds import Method
 from prood.compare import tables
 from prood.compare.entries import Entry, order, select
-from prood.compare.measured import measured
-from prood.compare.properties import RULES
+from prood.compare.properties import RULES, judged
 from prood.compare.rows import Row, metrics_of
 from prood.errors import ProodError
 from prood.evaluation import Evaluation, Results, evaluate_run, results_table
+from prood.evaluation.measured import measured
 from prood.evaluation.report.formats import markdown
 from prood.training import Recipe, Run, combine, load_recipe, train
 
@@ -40,11 +40,10 @@ class Comparison:
 
     def plus(self, row: Row, evaluations: list[Evaluation]) -> Comparison:
         """With one more row, and all of them judged anew."""
-        rows = (*self.rows, row)
-        by_run = {one.run: one for one in rows}
-        judged = (replace(one, properties={rule.key: rule.mark(one, by_run) for rule in RULES}) for one in rows)
         titled = [replace(one, model=row.title) for one in evaluations]
-        return replace(self, rows=tuple(judged), results=self.results.plus(*titled), inside=titled[0].inside)
+        return replace(
+            self, rows=judged((*self.rows, row)), results=self.results.plus(*titled), inside=titled[0].inside
+        )
 
     def save(self, folder: Path) -> None:
         """Write compare.json and compare.md into the folder."""

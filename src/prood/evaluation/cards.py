@@ -17,6 +17,7 @@ TERMS = {
     "cifar10": f"CIFAR-10: published for research without a licence; cite Krizhevsky (2009). {_TINY}",
     "cifar100": f"CIFAR-100: published for research without a licence; cite Krizhevsky (2009). {_TINY}",
 }
+NOTHING = 0.0005  # a guaranteed AUC that a table shows as 0.0
 LIMITS = """\
 - A certificate says: for every image u in [0, 1]^d that differs from x by at most ε in every pixel (ℓ∞), the score that
   the float32 network returns for u, in any order of summation, is at most the printed bound. It says nothing of other
@@ -24,7 +25,6 @@ LIMITS = """\
 - It is about one side only: how confident the model can become around an out-of-distribution image. An image of the
   in-distribution can still be changed so that it is rejected, or classified wrongly.
 - GAUC is a proved bound for the images that were tested, not for those that you will meet.
-- Images near the in-distribution (such as CIFAR-100 for CIFAR-10) are detected less well than far ones: see the table.
 {more}- Do not base decisions about safety on it without a validation of your own, on your own images."""
 
 
@@ -85,15 +85,22 @@ def _measured(published: Published) -> str:
 
 
 def _more(published: Published) -> str:
-    """Limits of this model: what it saw in training, and what is left of the guarantee at larger radii."""
+    """Limits of this model: its weakest set, what it saw in training, and what larger radii leave of the guarantee."""
     text = ""
+    clean = {name: one.auc for name in published.sets if (one := published.best("auc", name, published.radii[0]))}
+    if len(clean) > 1:
+        low, high = (choose(clean, key=lambda name: clean[name]) for choose in (min, max))
+        worst, best = (f"{escaped(name)} ({percent(clean[name])})" for name in (low, high))
+        text += f"- How well it detects depends on what comes: AUC is lowest on {worst} and highest on {best}.\n"
     if published.outside in published.sets:
         text += f"- Of {escaped(published.outside)} it saw the training images: a set that it has not seen is harder.\n"
     for eps in published.radii:
         found = [one.gauc for name in published.sets if (one := published.best("gauc", name, eps))]
         if eps > RADIUS and not math.isclose(eps, RADIUS) and found:
-            low, high = percent(min(found)), percent(max(found))
-            text += f"- At ε = {radius_text(eps)} the guaranteed AUC lies between {low} and {high}, by test set.\n"
+            least, most = percent(min(found)), percent(max(found))
+            told = f"the guaranteed AUC lies between {least} and {most}, by test set"
+            told = "next to nothing is proved" if max(found) < NOTHING else told
+            text += f"- At ε = {radius_text(eps)} {told}.\n"
     return text
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.evaluation.results import RESULTS_FILE, Evaluation, read_results
+from prood.evaluation.measured import Measured, from_json, read_measured
+from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
 from prood.evaluation.table import METRICS
 from prood.models import fingerprint, load
 
@@ -43,6 +44,7 @@ class Published:
     version: str
     recipe: dict[str, Any]
     evaluations: tuple[Evaluation, ...]
+    measured: Measured | None = None
     file: str = field(default="", compare=False)  # below the folder that it was read from
 
     @property
@@ -130,6 +132,7 @@ def publish(
         "weights": weights,
         "version": about.version,
         "recipe": _portable(read_json(run / "recipe.json")),
+        **_more(run, results),
         "evaluations": [_facts(one) for one in results],
     }
     write_text(Path(file), _text(content))
@@ -170,9 +173,16 @@ def _published(file: Path) -> Published:
             raise TypeError("a metric that is no number")
         if any(not isinstance(value, int | float) for one in made for value in (one.eps, one.images)):
             raise TypeError("a radius or a count that is no number")
-        return Published(**content, evaluations=tuple(made))
+        measured = content.pop("measured", None)
+        return Published(**content, evaluations=tuple(made), measured=measured and from_json(measured))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ProodError(f"{file} is damaged or of another format: publish it again") from None
+
+
+def _more(run: Path, results: Results) -> dict[str, Any]:
+    """What was measured besides the evaluations, if it goes with one of them."""
+    found = read_measured(run)
+    return {"measured": asdict(found)} if found and results.find(found.of) else {}
 
 
 def _facts(evaluation: Evaluation) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from prood.compare.entries import available
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation import Published, evaluate_run, publish, read_published, read_results
+from prood.evaluation.measured import measured, read_measured
 from prood.evaluation.published import read_json, set_name
 from prood.models import MODEL_FILE, fingerprint, load
 from prood.reproduce.study import MODELS, STUDIES, Study
@@ -32,6 +33,8 @@ PAPERS = "-ibp"
 """The ending of runs on CIFAR with the paper's discriminator, whose bounds are intervals."""
 SHORTER = {"quickstart": {"robust": ("train.epochs=8", "train.eps_ramp=4")}}
 """Schedules that are cut so that all experiments of the quickstart take minutes; the published recipe says so, too."""
+BY_INTERVALS = ("good80", "good100")
+"""Certified on CIFAR by GOOD's own bound: planes of all pairs of its classes, back to the image, would take minutes."""
 
 
 @dataclass(frozen=True)
@@ -195,32 +198,40 @@ class Lab:
     def file(self, run: str, seed: int = 0) -> Path:
         return self.results / self.name / self.against / f"{run}-{seed}.json"
 
-    def published(self, run: str, seed: int = 0, *, eps: Sequence[float] = (), attack: bool = True) -> Published | None:
+    def published(
+        self, run: str, seed: int = 0, *, eps: Sequence[float] = (), attack: bool = True, measure: bool = False
+    ) -> Published | None:
         """What is published of a model, evaluated at these radii, by default the recipe's; None if it is not here.
 
+        With `measure`, robust accuracy and what the model says far away are part of it, if anything is attacked.
         A trained run that is here is evaluated and published first, as far as it was not yet. What was published
         elsewhere is taken as it is. What is neither is trained if that may be.
         """
         missing = not self.file(run, seed).is_file() and self.may_train
         if self.training is not False and (self.has(run, seed) or missing):
-            self._publish(run, seed, eps or self.base.evaluate.eps, attack)
+            self._publish(run, seed, eps or self.base.evaluate.eps, attack, measure)
         found = self._read(run, seed)
         if found is not None:
             self._used(run, seed, found.weights)
         return found
 
-    def _publish(self, run: str, seed: int, eps: Sequence[float], attack: bool) -> None:
+    def _publish(self, run: str, seed: int, eps: Sequence[float], attack: bool, measure: bool) -> None:
         folder, file = self.run(run, seed), self.file(run, seed)
         planned = self.base.evaluate  # of this recipe: an older run may have had another plan
         options: dict[str, Any] = {"inside": self.inside_name, "outside": planned.outside, "eps": eps}
         options |= {"device": self.device, "console": self.console}
+        options |= {"method": "ibp"} if self.is_study and run in BY_INTERVALS else {}
         evaluate_run(folder, attacks=None, limit=planned.limit, **options)
         if attack and self.attacks is not None:
-            evaluate_run(folder, attacks=self.attacks, limit=self.attacked, **options)
+            attacked = evaluate_run(folder, attacks=self.attacks, limit=self.attacked, **options)
+            if measure:
+                measured(folder, next(one for one in attacked if one.eps == self.eps), self.device)
         after, before = read_results(folder), self._read(run, seed)
         assert after is not None
-        if before and before.weights == self.weights(run, seed) and len(before.evaluations) >= len(after):
-            return  # nothing new; or less than was published from another machine
+        if before and before.weights == self.weights(run, seed):
+            newly_measured = before.measured is None and read_measured(folder) is not None
+            if len(before.evaluations) >= len(after) and not newly_measured:
+                return  # nothing new; or less than was published from another machine
         if processes.is_main():
             facts: dict[str, Any] = {"command": self.command, "title": self.titles[run], "outside": self.against}
             publish(folder, file, seed=seed, **facts)

@@ -20,9 +20,12 @@ CHEAP = ("plain", "oe", "discriminator", "prood-s", "prood")
 """What takes minutes. The baselines take an hour: outside of CIFAR they are shown where they were made before."""
 
 
-def shown(lab: Lab) -> list[str]:
-    """The runs of a table of all methods: on CIFAR every model, else the cheap ones and those that are here."""
-    runs = [run for run in lab.titles if not run.startswith("robust")]  # which have a table of their own
+def shown(lab: Lab, *, robust: bool = False) -> list[str]:
+    """The runs of a table of all methods: on CIFAR every model, else the cheap ones and those that are here.
+
+    Robust classifiers have a table of their own, and are not among them unless that is asked for.
+    """
+    runs = [run for run in lab.titles if robust or not run.startswith("robust")]
     return [run for run in runs if lab.is_study or run in CHEAP or lab.has(run) or lab.file(run).is_file()]
 
 

@@ -7,6 +7,7 @@ from prood.reproduce.experiments import (
     fpr,
     fusion,
     main,
+    properties,
     radius,
     robust,
     seeds,
@@ -17,6 +18,7 @@ from prood.reproduce.experiments import (
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
+    properties.EXPERIMENT,
     main.EXPERIMENT,
     asymptotic.EXPERIMENT,
     directions.EXPERIMENT,

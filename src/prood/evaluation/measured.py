@@ -1,4 +1,4 @@
-"""What a comparison measures besides the evaluations: robust accuracy, and what a model says far away."""
+"""What is measured of a model besides its evaluations: robust accuracy, and what it says far away from all data."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from prood import data, processes
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.evaluation import Evaluation
 from prood.evaluation.asymptotics.far import Far, far_away
+from prood.evaluation.results import Evaluation
 from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.models import load
 
@@ -29,7 +29,7 @@ class Measured:
 
 def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Measured:
     """The measurements that are in the run's folder if they go with this evaluation, else new ones."""
-    found = _read(run / FILE)
+    found = read_measured(run)
     if found is not None and found.of == evaluation.identity:
         return found
     target = processes.device(device)
@@ -47,15 +47,20 @@ def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Me
     return made
 
 
-def _read(file: Path) -> Measured | None:
+def read_measured(run: Path | str) -> Measured | None:
+    """What was measured into a run's folder, if anything was."""
+    file = Path(run) / FILE
     if not file.is_file():
         return None
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        far: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in content["far"].items()
-        }
-        robustness = content["robustness"]
-        return Measured(content["of"], Far(**far), None if robustness is None else Robustness(**robustness))
+        return from_json(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ProodError(f"{file} is damaged or of another format: remove it and compare again") from None
+
+
+def from_json(content: dict[str, Any]) -> Measured:
+    """What `dataclasses.asdict` made of it, and JSON of that."""
+    lines = content["far"].items()
+    far: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in lines}
+    robustness = content["robustness"]
+    return Measured(content["of"], Far(**far), None if robustness is None else Robustness(**robustness))
