@@ -19,7 +19,7 @@ from prood.evaluation import (
     read_published,
     read_results,
 )
-from prood.evaluation.published import set_name
+from prood.evaluation.published import has_news, set_name
 from prood.models import fingerprint, load
 from prood.training import combine, load_recipe, train
 
@@ -115,6 +115,25 @@ def test_models_without_attack_training_or_seed(runs, tmp_path):
     assert combined["recipe"]["classifier_run"] == "plain"
     assert publish(runs / "prood-s", tmp_path / "s.json", **WORDS, seed=7)["seed"] == 7
     assert [one.seed for one in read_published(tmp_path)] == [4, 7]
+
+
+def test_what_was_published_of_the_same_weights_stays(prood_run, tmp_path):
+    """As from another machine, whose results are not here; nothing is there twice, and other weights are another model."""
+    file = tmp_path / "out" / "prood.json"
+    content = publish(prood_run, file, **WORDS)
+    results = json.loads((prood_run / "results.json").read_text())
+    _, *others = results["evaluations"]
+    (prood_run / "results.json").write_text(json.dumps(results | {"evaluations": others}))
+    assert not has_news(prood_run, read_published(file.parent)[0])
+    assert publish(prood_run, file, **WORDS) == content
+    moved = [one | {"eps": one["eps"] / 2} for one in results["evaluations"]]
+    (prood_run / "results.json").write_text(json.dumps(results | {"evaluations": moved}))
+    assert has_news(prood_run, read_published(file.parent)[0])
+    both = publish(prood_run, file, **WORDS)["evaluations"]
+    radii = [one["eps"] for one in content["evaluations"]]
+    assert [one["eps"] for one in both] == radii + [eps / 2 for eps in radii]
+    file.write_text(file.read_text().replace(content["weights"], "0" * 16))
+    assert len(publish(prood_run, file, **WORDS)["evaluations"]) == 4
 
 
 def test_infinities_are_null(prood_run, tmp_path):

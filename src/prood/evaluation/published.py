@@ -25,6 +25,7 @@ EXPERIMENTS_FOLDER = "experiments"  # likewise: tables and figures of the paper,
 _MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
 _EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
 _EVALUATION += ("seconds", "machine", "fingerprints")
+_IDENTITY = ("outside", "eps", "images", "certificate", "attacks", "stop", "seed", "fingerprints")
 _ATTACKS = (None, "fast", "paper", "strong")  # from weak to strong; others are of unknown strength
 
 
@@ -104,6 +105,7 @@ def publish(
 ) -> dict[str, Any]:
     """Write what a run's folder says into one file, and return its content.
 
+    What the file has of the same weights before, and the folder has not, stays in it: it may be of another machine.
     `outside` is the training out-distribution. `hardware` is what it was trained on; if it is not given, where it was
     evaluated. `seed` is for a model that has none of its own, such as a combined one.
     """
@@ -119,6 +121,8 @@ def publish(
     if len(insides) > 1:
         names = ", ".join(sorted(insides))
         raise ProodError(f"{run} was evaluated on several in-distributions ({names}): publish one at a time")
+    before = _before(Path(file), weights)
+    evaluations = {_key(one): one for one in [*before.get("evaluations", []), *map(_facts, results)]}
     content = {
         "format": FORMAT,
         "title": title,
@@ -132,8 +136,9 @@ def publish(
         "weights": weights,
         "version": about.version,
         "recipe": _portable(read_json(run / "recipe.json")),
-        **_more(run, results),
-        "evaluations": [_facts(one) for one in results],
+        **({"measured": before["measured"]} if "measured" in before else {}),
+        **_measured(run, results),
+        "evaluations": list(evaluations.values()),
     }
     write_text(Path(file), _text(content))
     return content
@@ -179,7 +184,26 @@ def _published(file: Path) -> Published:
         raise ProodError(f"{file} is damaged or of another format: publish it again") from None
 
 
-def _more(run: Path, results: Results) -> dict[str, Any]:
+def has_news(run: Path | str, published: Published) -> bool:
+    """Whether a run's folder holds evaluations or measurements that were not published of it yet."""
+    results = read_results(run) or Results()
+    known = {_key(_facts(one)) for one in published.evaluations}
+    return any(_key(_facts(one)) not in known for one in results) or (
+        published.measured is None and bool(_measured(Path(run), results))
+    )
+
+
+def _before(file: Path, weights: str) -> dict[str, Any]:
+    content = read_json(file) if file.is_file() else {}
+    return content if content.get("weights") == weights else {}
+
+
+def _key(facts: dict[str, Any]) -> str:
+    """What tells two evaluations of the same weights apart."""
+    return json.dumps([facts[name] for name in _IDENTITY], sort_keys=True)
+
+
+def _measured(run: Path, results: Results) -> dict[str, Any]:
     """What was measured besides the evaluations, if it goes with one of them."""
     found = read_measured(run)
     return {"measured": asdict(found)} if found and results.find(found.of) else {}

@@ -20,9 +20,9 @@ from prood.compare import ENTRIES
 from prood.compare.entries import available
 from prood.data import ImageSet
 from prood.errors import ProodError
-from prood.evaluation import Published, evaluate_run, publish, read_published, read_results
-from prood.evaluation.measured import measured, read_measured
-from prood.evaluation.published import read_json, set_name
+from prood.evaluation import Published, evaluate_run, publish, read_published
+from prood.evaluation.measured import measured
+from prood.evaluation.published import has_news, read_json, set_name
 from prood.models import MODEL_FILE, fingerprint, load
 from prood.reproduce.study import MODELS, STUDIES, Study
 from prood.training import Recipe, combine, images_to_choose_by, load_recipe, train
@@ -226,12 +226,9 @@ class Lab:
             attacked = evaluate_run(folder, attacks=self.attacks, limit=self.attacked, **options)
             if measure:
                 measured(folder, next(one for one in attacked if one.eps == self.eps), self.device)
-        after, before = read_results(folder), self._read(run, seed)
-        assert after is not None
-        if before and before.weights == self.weights(run, seed):
-            newly_measured = before.measured is None and read_measured(folder) is not None
-            if len(before.evaluations) >= len(after) and not newly_measured:
-                return  # nothing new; or less than was published from another machine
+        before = self._read(run, seed)
+        if before and before.weights == self.weights(run, seed) and not has_news(folder, before):
+            return
         if processes.is_main():
             facts: dict[str, Any] = {"command": self.command, "title": self.titles[run], "outside": self.against}
             publish(folder, file, seed=seed, **facts)
