@@ -47,6 +47,7 @@ def test_the_rules_of_contributing(monkeypatch):
 def test_the_attack_of_contributing():
     names: dict = {}
     exec(python_blocks("CONTRIBUTING.md")[1], names)
+    torch.manual_seed(0)  # five random patterns need not help against every random network
     g = discriminator("digits", image=(1, 28, 28)).eval()
     outcome = names["Patterns"](tries=5)(score_of(g), torch.rand(3, 1, 28, 28), 0.1, goal=float("inf"))
     assert (outcome.scores > outcome.clean).any()

@@ -118,7 +118,7 @@ def test_models_without_attack_training_or_seed(runs, tmp_path):
 
 
 def test_what_was_published_of_the_same_weights_stays(prood_run, tmp_path):
-    """As from another machine, whose results are not here; nothing is there twice, and other weights are another model."""
+    """As from another machine, whose results are not here. Nothing is there twice; other weights are another model."""
     file = tmp_path / "out" / "prood.json"
     content = publish(prood_run, file, **WORDS)
     results = json.loads((prood_run / "results.json").read_text())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from prood import ProodError
 from prood.data import ImageSet
-from prood.evaluation import Candidate, auc, choose_shift, measure, prior_from_shift, shift_from_prior
+from prood.evaluation import Candidate, auc, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
 from prood.evaluation.shift import choice_of_shift
 from prood.models import ProoD, score_of
 
@@ -56,6 +56,21 @@ def test_measure_gives_what_the_scores_give(f, g, inside, outside):
     assert 0 <= wide.gauc < found.gauc < found.auc
     assert 0 <= loose.gauc < found.gauc
     assert wide.auc == loose.auc == found.auc
+
+
+@torch.no_grad()
+def test_a_sweep_measures_a_joint_model_for_each_shift(f, g, inside, outside):
+    f[-1].weight.mul_(1e4)
+    dark = ImageSet("dark", outside["dark"].images, torch.arange(30) % 4)
+    others = ImageSet("bright", inside.images)
+    own, found = sweep(f, g, dark, others, 0.01, (1.5, -2.0))
+    assert own == pytest.approx(measure(f, dark, others, 0.01).auc, abs=1e-9)
+    assert found[0].auc != found[1].auc
+    for one in found:
+        alone = measure(ProoD(f, g, one.shift), dark, others, 0.01)
+        assert (one.shift, one.accuracy) == (alone.shift, alone.accuracy)
+        assert (one.auc, one.gauc) == pytest.approx((alone.auc, alone.gauc), abs=1e-9)
+    assert sweep(f, g, dark, others, 0.01, [1.5], method="ibp")[1][0].gauc < found[0].gauc
 
 
 def test_a_model_without_shift_or_certificate(f, g, inside, outside):

@@ -77,20 +77,10 @@ def test_the_shift_is_chosen_by_the_rule(lab: Lab, shifts: dict) -> None:
     )
 
 
-def test_a_sweep_of_trained_models_is_shown_where_there_is_one(tmp_path: Path) -> None:
-    folder = tmp_path / "results" / "cifar10" / "cifar100" / "discriminator"
-    folder.mkdir(parents=True)
-    candidates = [{"shift": number, "auc": 0.9, "gauc": 0.5 - number / 20, "accuracy": 0.8} for number in range(7)]
-    stored = {"baseline": {"auc": 0.89, "accuracy": 0.8}, "candidates": candidates, "chosen": 0.0}
-    (folder / "shift.json").write_text(json.dumps(stored))
+def test_without_models_there_is_no_choice(tmp_path: Path) -> None:
     lab = Lab("cifar10", tmp_path / "runs", results=tmp_path / "results", training=False)
-    content = shift.make(lab)
-    assert list(content["curves"]) == [shift.TRAINED]
-    assert content["curves"][shift.TRAINED]["chosen"] == 0.0
-    assert len(lab.notes) == 2
-    assert "| 0 | 50.0 | **90.00 / 50.00** |" in shift.section(content)
-    shift.draw(content, tmp_path / "figure.svg")
-    assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
+    assert shift.make(lab)["curves"] == {}
+    assert lab.notes == [f"{title} is not trained here, and left out" for title in shift.COMBINED.values()]
 
 
 @pytest.mark.parametrize("name", ["fusion", "shift"])

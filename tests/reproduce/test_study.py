@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -29,7 +30,7 @@ EPS = 0.01
 SHIFTS = (0.0, 3.0)
 COMMAND = "prood reproduce cifar10"
 MODELS = {run: module.MODELS[run] for run in module.OWN}
-SETTINGS = (module.SHORT, module.COMPACT)  # as they are, before they are shrunk as well
+COMPACT = module.COMPACT  # as it is, before it is shrunk as well
 QUICK = module.QUICK
 SETS = ["cifar100", "svhn", "textures", "places365", "smooth", "uniform"]
 
@@ -85,8 +86,8 @@ def miniature(tmp_path_factory):
         patch.setattr(module, "load_recipe", shrunk)
         patch.setattr(module, "SHIFTS", SHIFTS)
         patch.setattr(module, "QUICK", {"prood": ("train.epochs=0.75",)})
-        patch.setattr(module, "SHORT", ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0"))
-        patch.setattr(module, "COMPACT", ("networks.classifier.name=compact", *module.SHORT))
+        short = ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0")
+        patch.setattr(module, "COMPACT", ("networks.classifier.name=compact", *short))
         patch.setattr(Study, "evaluate", without_crown)
         yield asked
 
@@ -192,6 +193,27 @@ def test_the_choice_of_a_shift_is_published_with_all_it_was_made_from(done, endi
     assert study.shift(f"discriminator{ending}") == content["chosen"]
 
 
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_model_that_a_shift_was_chosen_with_is_taken_if_it_has_this_shift(done, tmp_path, shift):
+    study, _ = done
+    folder = tmp_path / "runs"
+    shutil.copytree(study.folder, folder, ignore=shutil.ignore_patterns("prood*"))
+    for recipe in folder.rglob("recipe.json"):
+        recipe.write_text(recipe.read_text().replace(str(study.folder), str(folder)))
+    file = folder / "discriminator-shift.json"
+    content = json.loads(file.read_text())
+    assert content["trained_with"] == load_recipe("cifar10-fast").shift == SHIFTS[1]
+    file.write_text(json.dumps(content | {"chosen": shift}))
+    (folder / "prood.part").mkdir()  # as an interruption leaves it
+    again = study_in(folder, seed=3)
+    again.joint("prood", "discriminator")
+    model, about = load(folder / "prood")
+    assert about.shift == shift
+    start = load(folder / "start" / "discriminator")[0]
+    assert (fingerprint(model) == fingerprint(start)) == (shift == SHIFTS[1])
+    assert not (folder / "prood.part").exists() or shift != SHIFTS[1]
+
+
 # The model that ships
 
 
@@ -258,7 +280,7 @@ def test_what_is_there_is_not_made_again(done):
         return {path: path.read_bytes() for path in results.rglob("*.json")}
 
     models, texts = state(), published()
-    assert len([path for path in models if path.name == "model.safetensors"]) == len(MODELS) + 2 + 1 + 2 * len(SHIFTS)
+    assert len([path for path in models if path.name == "model.safetensors"]) == len(MODELS) + 2 + 2
     began = time.monotonic()
     reproduce(study, results=results, attacks=None)
     assert time.monotonic() - began < 20
@@ -306,8 +328,7 @@ def test_the_settings_suit_the_recipes_as_they_ship(name, tmp_path, monkeypatch)
     """Every method's schedule must fit into the epochs that are set for all of them."""
     monkeypatch.setattr(module, "load_recipe", load_recipe)
     study = Study(name, tmp_path)
-    short, compact = (study.recipe("fast", *settings) for settings in SETTINGS)
-    assert short.options("prood").epochs == short.options("oe").epochs < study.recipe().options("oe").epochs
+    compact = study.recipe("fast", *COMPACT)
     assert compact.classifier["name"] == "compact"
     assert compact.options("prood").epochs > study.recipe().options("prood").epochs
     assert study.recipe("ibp").objective("discriminator").bound == "ibp"

@@ -10,7 +10,7 @@ from prood.evaluation.published import Published, publish, read_published
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, Scores, read_results
 from prood.evaluation.runs import evaluate_run, gather, parse_radii
 from prood.evaluation.seeds import Group, Statistic, grouped
-from prood.evaluation.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior
+from prood.evaluation.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
 from prood.evaluation.table import results_table
 
 __all__ = [
@@ -48,5 +48,6 @@ __all__ = [
     "results_table",
     "roc",
     "shift_from_prior",
+    "sweep",
     "threshold",
 ]

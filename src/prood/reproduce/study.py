@@ -20,7 +20,17 @@ from prood import processes
 from prood.atomic import write_text
 from prood.bounds import Method
 from prood.errors import ProodError
-from prood.evaluation import Results, card, choose_shift, evaluate_run, measure, publish, read_published, results_table
+from prood.evaluation import (
+    Results,
+    card,
+    choose_shift,
+    evaluate_run,
+    measure,
+    publish,
+    read_published,
+    results_table,
+    sweep,
+)
 from prood.evaluation import threshold as threshold_at
 from prood.evaluation.published import set_name
 from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save
@@ -28,8 +38,6 @@ from prood.training import Recipe, combine, held_back, load_recipe, train
 
 STUDIES = ("cifar10", "cifar100")
 SHIFTS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
-SHORT = ("train.epochs=6", "train.warmup=1", "train.decay_from=1")
-"""Models that only serve to choose the shift are trained for a few epochs, outlier exposure among them."""
 COMPACT = ("networks.classifier.name=compact", "train.epochs=100", "train.decay_from=6")
 """The shipped model has a smaller classifier, and is trained for longer."""
 QUICK = {
@@ -89,38 +97,51 @@ class Study:
         self.console.print(f"{run:<24} {time.monotonic() - began:6.1f} s", highlight=False)
         return model
 
+    def start(self, discriminator: str) -> ProoD:
+        """The joint model that a shift is chosen with: trained in full, at the recipe's shift."""
+        recipe = self.recipe()
+        model = self.train(f"start/{discriminator}", "prood", recipe, on=discriminator, shift=recipe.shift)
+        assert isinstance(model, ProoD)
+        return model
+
     def shift(self, discriminator: str) -> float:
-        """Train joint models with every shift for a few epochs, and choose by the paper's rule."""
+        """Choose by the paper's rule among the joint models of one trained classifier, with every shift.
+
+        The paper trains a classifier for each. Trained for a few epochs, they differ by chance more than by their
+        shift, and are far from what they become.
+        """
         file = self.folder / f"{discriminator}-shift.json"
         if not file.is_file():
-            recipe = self.recipe("fast", *SHORT)
+            recipe, device = self.recipe(), processes.device(self.device)
             inside, outside = held_back(recipe)
-            device = processes.device(self.device)
             eps = recipe.resolved("discriminator")["train"]["eps"]
-            baseline = measure(self.train("short/oe", "oe", recipe), inside, outside, eps, device=device)
-            candidates = [
-                measure(
-                    self.train(f"short/{discriminator}-{shift:g}", "prood", recipe, on=discriminator, shift=shift),
-                    inside,
-                    outside,
-                    eps,
-                    device=device,
-                )
-                for shift in SHIFTS
-            ]
-            chosen = choose_shift(candidates, baseline.auc)
+            baseline = measure(self.train("oe", "oe", recipe), inside, outside, eps, device=device)
+            joint = self.start(discriminator)
+            _, candidates = sweep(joint.classifier, joint.discriminator, inside, outside, eps, SHIFTS, device=device)
             content = {
                 "inside": self.name,
                 "outside": self.against,
                 "discriminator": discriminator,
+                "trained_with": recipe.shift,
                 "baseline": {"auc": baseline.auc, "accuracy": baseline.accuracy},
                 "candidates": [asdict(candidate) for candidate in candidates],
-                "chosen": chosen.shift,
+                "chosen": choose_shift(candidates, baseline.auc).shift,
                 "rule": RULE,
                 "images": len(outside),
             }
             write_text(file, json.dumps(content, indent=1) + "\n")
         return float(json.loads(file.read_text(encoding="utf-8"))["chosen"])
+
+    def joint(self, run: str, discriminator: str) -> None:
+        """The joint model at the chosen shift, which may be the one that the shift was chosen with."""
+        recipe, shift = self.recipe(), self.shift(discriminator)
+        started = self.folder / "start" / discriminator
+        if shift == recipe.shift and (started / MODEL_FILE).is_file() and not (self.folder / run).exists():
+            aside = self.folder / f"{run}.part"
+            shutil.rmtree(aside, ignore_errors=True)
+            shutil.copytree(started, aside)
+            aside.rename(self.folder / run)
+        self.train(run, "prood", recipe, on=discriminator, shift=shift)
 
     def evaluate(
         self,
@@ -182,8 +203,8 @@ def train_all(study: Study) -> None:
     study.train("plain", "plain", recipe)
     study.train("oe", "oe", recipe)
     for ending in ("", "-ibp"):
+        study.joint(f"prood{ending}", f"discriminator{ending}")
         shift = study.shift(f"discriminator{ending}")
-        study.train(f"prood{ending}", "prood", recipe, on=f"discriminator{ending}", shift=shift)
         classifier, discriminator, run = (
             study.folder / name for name in ("oe", f"discriminator{ending}", f"prood-s{ending}")
         )

@@ -6,22 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from prood import processes
-from prood.data import ImageSet
-from prood.evaluation import Candidate, choose_shift, prior_from_shift
-from prood.evaluation.fusion import pairs
+from prood.evaluation import Candidate, choose_shift, prior_from_shift, sweep
 from prood.evaluation.page import markdown_table
-from prood.evaluation.published import read_json
-from prood.models import Curve, Discriminator, ProoD, load
+from prood.models import Discriminator, ProoD, load
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
 from prood.reproduce.study import RULE, SHIFTS
 
 COMBINED = {"oe": "OE's classifier", "prood": "ProoD's classifier"}
 """Runs whose classifier is combined with the discriminator at each shift, without training again."""
-TRAINED = "trained at each Δ"
 
 
 def make(lab: Lab) -> Content:
@@ -36,47 +30,17 @@ def make(lab: Lab) -> Content:
             baseline = {"auc": auc, "accuracy": candidates[0].accuracy}
         chosen = choose_shift(candidates, baseline["auc"]).shift if baseline else None
         curves[title] = {"shifts": [asdict(one) for one in candidates], "chosen": chosen}
-    if trained := _trained(lab):
-        # Its models, OE too, are trained for a few epochs: they have a baseline of their own.
-        facts = {"chosen": trained["chosen"], "baseline": trained["baseline"]}
-        curves[TRAINED] = {"shifts": trained["candidates"]} | facts
     return {"eps": lab.eps, "rule": RULE, "baseline": baseline, "curves": curves}
 
 
 def _combined(lab: Lab, run: str) -> tuple[float, list[Candidate]]:
-    """The classifier's own AUC, and joint models of it with each shift: one pass serves them all."""
+    """The classifier's own AUC, and joint models of it with each shift."""
     f, _ = load(lab.run(run))
     g, _ = load(lab.run("discriminator"))
     f = f.classifier if isinstance(f, ProoD) else f
     assert isinstance(g, Discriminator)
-    device = processes.device(lab.device)
     inside, outside = lab.held_back()
-    sample = pairs(f, g, inside, outside, lab.eps, device=device)
-    right = _accuracy(f, inside, device)
-    found = [Candidate(shift, *sample.measure(Curve.shifted(shift)), right) for shift in SHIFTS]
-    return sample.classifier_auc, found
-
-
-@torch.no_grad()
-def _accuracy(f: torch.nn.Module, inside: ImageSet, device: torch.device) -> float:
-    """Of the classifier, and so of every joint model with it: fusing keeps the order of the classes."""
-    assert inside.labels is not None
-    right = [
-        f(inside.floats(rows).to(device)).argmax(1).cpu() == inside.labels[rows].cpu()
-        for rows in torch.split(torch.arange(len(inside)), 250)
-    ]
-    return torch.cat(right).double().mean().item()
-
-
-def _trained(lab: Lab) -> dict[str, Any] | None:
-    """The sweep of 'prood reproduce cifar10', which trains a joint model for each shift."""
-    if not lab.is_study:
-        return None
-    places = (
-        lab.folder / "discriminator-shift.json",
-        lab.results / lab.name / lab.against / "discriminator" / "shift.json",
-    )
-    return next((read_json(file) for file in places if file.is_file()), None)
+    return sweep(f, g, inside, outside, lab.eps, SHIFTS, device=processes.device(lab.device))
 
 
 def draw(content: Content, file: Path) -> None:
@@ -91,7 +55,7 @@ def draw(content: Content, file: Path) -> None:
             for number, key in enumerate(("accuracy", "auc", "gauc")):
                 label = {"accuracy": "accuracy", "auc": "AUC", "gauc": "GAUC"}[key]
                 plots.curve(axes, number, shifts, [100 * one[key] for one in points], label)
-            base = (curve.get("baseline") or content["baseline"]).get("auc")
+            base = content["baseline"].get("auc")
             if base is not None:
                 axes.axhline(100 * base, color="grey", linewidth=1, linestyle=":", label="AUC of OE")
             if curve["chosen"] is not None:
@@ -114,11 +78,10 @@ def section(content: Content) -> str:
         lines.append(cells)
     base = content["baseline"].get("auc")
     against = "" if base is None else f" (the AUC of OE is {100 * base:.2f})"
-    short = f"Those {TRAINED}, and the OE that they are compared with, are trained for a few epochs only. "
     return (
         f"On held-back images of both training sets, at ε = {content['eps']:g}. Bold is the choice by the paper's "
         f"rule: {content['rule']}{against}. A trained classifier is combined with the discriminator at each Δ: its "
-        f"accuracy is the same at all of them. The paper trains a classifier for each. {short * (TRAINED in curves)}"
+        f"accuracy is the same at all of them. The paper trains a classifier for each. "
         "The second column is the fraction of out-distribution inputs that a Δ stands for, were the discriminator "
         f"perfect.\n\n{markdown_table([head, *lines])}"
     )
