@@ -70,7 +70,9 @@ def test_a_sweep_measures_a_joint_model_for_each_shift(f, g, inside, outside):
         alone = measure(ProoD(f, g, one.shift), dark, others, 0.01)
         assert (one.shift, one.accuracy) == (alone.shift, alone.accuracy)
         assert (one.auc, one.gauc) == pytest.approx((alone.auc, alone.gauc), abs=1e-9)
-    assert sweep(f, g, dark, others, 0.01, [1.5], method="ibp")[1][0].gauc < found[0].gauc
+    (loose,) = sweep(f, g, outside["dark"], others, 0.01, [1.5], method="ibp")[1]
+    assert loose.gauc < found[0].gauc
+    assert (loose.auc, loose.accuracy) == (found[0].auc, None)  # no labels
 
 
 def test_a_model_without_shift_or_certificate(f, g, inside, outside):

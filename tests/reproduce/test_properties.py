@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +81,17 @@ def test_nothing_is_measured_twice_and_all_outlives_the_models(here, stored, lab
     gone = lab_in(tmp_path, training=False)
     assert as_json(properties.make(gone)) == stored["content"]
     assert not gone.notes
+
+
+def test_the_radius_of_training_is_measured_though_the_recipe_evaluates_others(here, tmp_path):
+    for run in ("plain", "oe"):
+        shutil.copytree(here.place(run), tmp_path / "runs" / run, ignore=shutil.ignore_patterns("results.json", FILE))
+    recipe = tmp_path / "other.toml"
+    recipe.write_text(Path(here.recipe_name).read_text().replace("eps = [0.06]", "eps = [0.03]"))
+    lab = replace(here, recipe_name=str(recipe), folder=tmp_path / "runs", results=tmp_path / "results")
+    found = lab.published("oe", measure=True)
+    assert found.radii == (0.03, 0.06)
+    assert found.measured.robustness.eps == 0.06
 
 
 def test_what_was_not_measured_is_noted(here, stored, lab_in, tmp_path):

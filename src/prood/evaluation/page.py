@@ -148,7 +148,8 @@ def _speed(content: dict[str, Any]) -> list[str]:
     keys = [key for key in SPEEDS if any(key in row for row in rows)]
     lines = [[key.replace("_", " ") for key in keys]]
     lines += [[_number(row.get(key)) for key in keys] for row in rows]
-    facts = [escaped(str(content[key])) for key in ("machine", "torch", "date") if content.get(key)]
+    words = {"machine": "", "torch": "torch ", "date": ""}
+    facts = [word + escaped(str(content[key])) for key, word in words.items() if content.get(key)]
     facts += [code(str(content["command"]))] if content.get("command") else []
     return ["## Speed", SPEED, *([", ".join(facts) + "."] if facts else []), *([markdown_table(lines)] if keys else [])]
 

@@ -83,15 +83,14 @@ def sweep(
 ) -> tuple[float, list[Candidate]]:
     """A classifier's own AUC, and its joint models with each shift, as `measure` finds them: one pass serves them all.
 
-    Their accuracy is the classifier's, as fusing keeps the order of the classes.
+    Their accuracy is the classifier's, as fusing keeps the order of the classes; None without labels.
     """
-    assert inside.labels is not None
     sample = pairs(classifier, discriminator, inside, outside, eps, method=method, device=device)
-    right = [
-        classifier(inside.floats(rows).to(device)).argmax(1).cpu() == inside.labels[rows].cpu()
-        for rows in torch.split(torch.arange(len(inside)), 250)
-    ]
-    accuracy = torch.cat(right).double().mean().item()
+    accuracy = None
+    if inside.labels is not None:
+        rows = torch.split(torch.arange(len(inside)), 250)
+        classes = torch.cat([classifier(inside.floats(some).to(device)).argmax(1).cpu() for some in rows])
+        accuracy = (classes == inside.labels.cpu()).double().mean().item()
     found = [Candidate(shift, *sample.measure(Curve.shifted(shift)), accuracy) for shift in shifts]
     return sample.classifier_auc, found
 

@@ -218,6 +218,7 @@ class Lab:
     def _publish(self, run: str, seed: int, eps: Sequence[float], attack: bool, measure: bool) -> None:
         folder, file = self.run(run, seed), self.file(run, seed)
         planned = self.base.evaluate  # of this recipe: an older run may have had another plan
+        eps = [*eps, self.eps] if measure and self.eps not in eps else eps
         options: dict[str, Any] = {"inside": self.inside_name, "outside": planned.outside, "eps": eps}
         options |= {"device": self.device, "console": self.console}
         options |= {"method": "ibp"} if self.is_study and run in BY_INTERVALS else {}
