@@ -16,6 +16,7 @@ from prood import pretrained
 from prood.certification import file_sha256, read
 from prood.cli import app
 from prood.errors import ProodError
+from prood.evaluation.published import portable
 from prood.models import Discriminator, ProoD, build, fingerprint, load, model_path, read_metadata, save
 
 LIMIT = 25_000_000
@@ -179,6 +180,7 @@ def test_a_shipped_model_is_complete(name: str) -> None:
     assert about.threshold is not None
     assert 1 / len(about.classes) < about.threshold < 1
     assert model.threshold == about.threshold
+    assert portable(about.recipe) == about.recipe  # no folder of the machine that trained it
     assert about.tpr == 0.95
     assert about.eps is not None
     assert about.eps > 0

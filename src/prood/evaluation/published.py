@@ -135,7 +135,7 @@ def publish(
         "seconds": _rounded(_training_seconds(run / "metrics.jsonl")),
         "weights": weights,
         "version": about.version,
-        "recipe": _portable(read_json(run / "recipe.json")),
+        "recipe": portable(read_json(run / "recipe.json")),
         **({"measured": before["measured"]} if "measured" in before else {}),
         **_measured(run, results),
         "evaluations": list(evaluations.values()),
@@ -213,7 +213,7 @@ def _facts(evaluation: Evaluation) -> dict[str, Any]:
     """What is kept of an evaluation. The radius is a setting, and keeps all its digits."""
     facts = {name: getattr(evaluation, name) for name in _EVALUATION}
     rounded = {name: _rounded(facts[name]) for name in (*_MEASURED, "intervals", "seconds")}
-    return facts | rounded | {"outside": _portable(evaluation.outside)}
+    return facts | rounded | {"outside": portable(evaluation.outside)}
 
 
 def _text(content: dict[str, Any]) -> str:
@@ -236,12 +236,12 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _portable(value: Any, key: str = "") -> Any:
+def portable(value: Any, key: str = "") -> Any:
     """Without the folders of one machine, and without infinities, which JSON does not have."""
     if isinstance(value, dict):
-        return {_portable(name): _portable(item, name) for name, item in value.items()}
+        return {portable(name): portable(item, name) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_portable(item, key) for item in value]
+        return [portable(item, key) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if not isinstance(value, str):

@@ -32,7 +32,7 @@ from prood.evaluation import (
     sweep,
 )
 from prood.evaluation import threshold as threshold_at
-from prood.evaluation.published import set_name
+from prood.evaluation.published import portable, set_name
 from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save
 from prood.training import Recipe, combine, held_back, load_recipe, train
 
@@ -242,7 +242,7 @@ def ship(study: Study, results: Path) -> Path:
         run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
         for name in ("recipe.json", "metrics.jsonl"):
             shutil.copy(study.folder / "compact" / name, run / name)
-        facts = {name: getattr(about, name) for name in ("classes", "eps", "recipe", "seed", "data")}
+        facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "data")}
         threshold = threshold_at(confidence.cpu().numpy(), TPR)
         save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=TPR, **facts)
     study.evaluate("shipped")
