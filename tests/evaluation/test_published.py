@@ -134,6 +134,9 @@ def test_what_was_published_of_the_same_weights_stays(prood_run, tmp_path):
     assert [one["eps"] for one in both] == radii + [eps / 2 for eps in radii]
     file.write_text(file.read_text().replace(content["weights"], "0" * 16))
     assert len(publish(prood_run, file, **WORDS)["evaluations"]) == 4
+    file.write_text("{")
+    with pytest.raises(ProodError, match=r"prood\.json cannot be read .*: remove it and publish again"):
+        publish(prood_run, file, **WORDS)
 
 
 def test_infinities_are_null(prood_run, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from prood.errors import ProodError
 from prood.evaluation.published import method_of
 from prood.models import ProoD, fingerprint, load
-from prood.reproduce import MODELS, Lab
+from prood.reproduce import MODELS, Lab, Study
 from prood.training import held_back
 
 CHEAP = ("plain", "oe", "discriminator", "prood-s", "prood")
@@ -182,13 +182,17 @@ def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch)
         (folder / "model.safetensors").touch()
 
     monkeypatch.setattr("prood.reproduce.lab.train", noted)
+    monkeypatch.setattr("prood.reproduce.study.train", noted)
+    monkeypatch.setattr(Study, "shift", lambda self, discriminator: {"discriminator-ibp": 2.0}[discriminator])
     monkeypatch.setattr(Lab, "weights", lambda self, run, seed: "0")
-    monkeypatch.setattr(Lab, "shift", lambda self, ending="": {"": 1.0, "-ibp": 2.0}[ending])
-    Lab("cifar10", tmp_path, training=True).run("prood-ibp")
-    assert asked == {
-        "discriminator-ibp": ("discriminator", "cifar10-ibp", None, None),
-        "prood-ibp": ("prood", "cifar10-fast", tmp_path / "discriminator-ibp", 2.0),
-    }
+    lab = Lab("cifar10", tmp_path, training=True)
+    for seed, folder in ((0, tmp_path), (1, tmp_path / "seed-1")):  # the shift is chosen once, with seed 0
+        asked.clear()
+        lab.run("prood-ibp", seed)
+        assert asked == {
+            "discriminator-ibp": ("discriminator", "cifar10-ibp", None, None),
+            "prood-ibp": ("prood", "cifar10-fast", folder / "discriminator-ibp", 2.0),
+        }
 
 
 # What can go wrong

@@ -116,11 +116,11 @@ def test_measurements_of_other_weights_are_not_published(here, stored, lab_in, t
     assert lab.published("plain").measured == read_measured(lab.place("plain"))
 
 
-@pytest.mark.parametrize("damage", [[], {"of": "x"}, {"of": "x", "far": {}, "robustness": None}, "text"])
+@pytest.mark.parametrize("damage", [[], {}, {"of": "x"}, {"of": "x", "far": {}, "robustness": None}, "text"])
 def test_damaged_measurements_are_said(here, stored, tmp_path, damage):
     content = json.loads(here.file("oe").read_text())
-    (tmp_path / "oe.json").write_text(json.dumps(content | {"measured": damage or [1]}))
-    with pytest.raises(ProodError, match=r"oe\.json is damaged or of another format: publish it again"):
+    (tmp_path / "oe.json").write_text(json.dumps(content | {"measured": damage}))
+    with pytest.raises(ProodError, match=r"oe\.json is damaged or of another format: remove it and publish again"):
         read_published(tmp_path)
 
 

@@ -121,8 +121,9 @@ def publish(
     if len(insides) > 1:
         names = ", ".join(sorted(insides))
         raise ProodError(f"{run} was evaluated on several in-distributions ({names}): publish one at a time")
-    before = _before(Path(file), weights)
-    evaluations = {_key(one): one for one in [*before.get("evaluations", []), *map(_facts, results)]}
+    before = _published(Path(file)) if Path(file).is_file() else None
+    kept = before if before is not None and before.weights == weights else None
+    evaluations = {_key(one): one for one in map(_facts, [*(kept.evaluations if kept else ()), *results])}
     content = {
         "format": FORMAT,
         "title": title,
@@ -136,7 +137,7 @@ def publish(
         "weights": weights,
         "version": about.version,
         "recipe": portable(read_json(run / "recipe.json")),
-        **({"measured": before["measured"]} if "measured" in before else {}),
+        **({"measured": asdict(kept.measured)} if kept and kept.measured else {}),
         **_measured(run, results),
         "evaluations": list(evaluations.values()),
     }
@@ -159,9 +160,11 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ProodError(f"{file} cannot be read ({' '.join(str(error).split())}): publish it again") from None
+        raise ProodError(
+            f"{file} cannot be read ({' '.join(str(error).split())}): remove it and publish again"
+        ) from None
     if not isinstance(content, dict):
-        raise ProodError(f"{file} is damaged or of another format: publish it again")
+        raise ProodError(f"{file} is damaged or of another format: remove it and publish again")
     return content
 
 
@@ -179,9 +182,10 @@ def _published(file: Path) -> Published:
         if any(not isinstance(value, int | float) for one in made for value in (one.eps, one.images)):
             raise TypeError("a radius or a count that is no number")
         measured = content.pop("measured", None)
-        return Published(**content, evaluations=tuple(made), measured=measured and from_json(measured))
+        measured = None if measured is None else from_json(measured)
+        return Published(**content, evaluations=tuple(made), measured=measured)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ProodError(f"{file} is damaged or of another format: publish it again") from None
+        raise ProodError(f"{file} is damaged or of another format: remove it and publish again") from None
 
 
 def has_news(run: Path | str, published: Published) -> bool:
@@ -191,11 +195,6 @@ def has_news(run: Path | str, published: Published) -> bool:
     return any(_key(_facts(one)) not in known for one in results) or (
         published.measured is None and bool(_measured(Path(run), results))
     )
-
-
-def _before(file: Path, weights: str) -> dict[str, Any]:
-    content = read_json(file) if file.is_file() else {}
-    return content if content.get("weights") == weights else {}
 
 
 def _key(facts: dict[str, Any]) -> str:

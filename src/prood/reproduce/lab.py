@@ -158,6 +158,9 @@ class Lab:
                 combine(needed[0], needed[1], folder, shift=self.shift(ending), resume=True)
             processes.barrier()
             return
+        if self.is_study and entry.method == "prood" and seed == 0:
+            self._study.joint(run, needed[0].name)
+            return
         papers = ending and base == "discriminator"
         settings = (*entry.settings, *SHORTER.get(self.name, {}).get(base, ()))
         recipe = self.recipe(seed=seed, of=load_recipe(f"{self.name}-ibp") if papers else None)
@@ -173,9 +176,12 @@ class Lab:
         chosen = self.results / self.name / self.against / f"discriminator{ending}" / "shift.json"
         if not self.has(f"discriminator{ending}") and chosen.is_file():
             return float(read_json(chosen)["chosen"])
-        run = self.run(f"discriminator{ending}")
-        study = Study(self.name, run.parent, device=self.device, console=self.console)
-        return study.shift(run.name)
+        return self._study.shift(self.run(f"discriminator{ending}").name)
+
+    @property
+    def _study(self) -> Study:
+        """The study of the same models, those of seed 0."""
+        return Study(self.name, self.folder, device=self.device, console=self.console)
 
     def weights(self, run: str, seed: int = 0) -> str | None:
         """The fingerprint of a model: of the trained one, else of the published one; None if there is neither."""
