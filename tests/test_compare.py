@@ -1,6 +1,7 @@
 """The comparison of methods: which, by which rules, and all of it on a toy problem."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
@@ -151,6 +152,21 @@ def test_nothing_is_made_twice(recipe: Recipe, made: tuple[Path, Comparison, str
     # What goes with another evaluation, of other weights or images say, is measured again.
     file.write_text(json.dumps(content | {"of": "0" * 16}))
     assert run(recipe, out)[0].rows == found.rows
+
+
+def test_bounds_are_those_that_the_recipe_names_for_a_method(
+    recipe: Recipe, made: tuple[Path, Comparison, str], tmp_path: Path
+) -> None:
+    shutil.copytree(made[0], tmp_path / "out")
+    shutil.rmtree(tmp_path / "out" / "prood-s")  # a combination says where its parts are
+    own = replace(recipe, own_evaluate={"discriminator": {"method": "ibp"}})
+
+    def certificates(**options: str) -> dict[str, str]:
+        found, _ = run(own, tmp_path / "out", methods=["discriminator", "prood-s"], **options)
+        return {one.model: one.certificate.partition(",")[0] for one in found.results}
+
+    assert certificates() == {"Plain": "best", "OE": "best", "ProoD-Disc": "ibp", "ProoD-S": "best"}
+    assert set(certificates(method="crown-ibp").values()) == {"crown-ibp"}
 
 
 def test_a_damaged_file_is_said(recipe: Recipe, made: tuple[Path, Comparison, str]) -> None:

@@ -21,7 +21,7 @@ with `--recipe mine.toml`: see [Train on your own images](../guides/own-images.m
 command line, `--set train.epochs=10`, and a typing error is answered with the nearest key.
 
 """
-AFTER_AUGMENT = "A table `[augment.METHOD]` replaces keys for one method.\n\n"
+FOR_ONE = "A table `[{table}.METHOD]` replaces keys for one method.\n\n"
 AFTER_NETWORKS = """Classifiers are `resnet18`, `resnet50`, `compact`, `small` and `certified-classifier`. A table
 `[networks.METHOD]` gives one method a network of its own.
 
@@ -47,11 +47,12 @@ def _toml(value: Any) -> str:
 def page() -> str:
     text = HEAD
     text += "## [data]\n\n" + table(keys.DATA, Data)
-    text += "## [augment]\n\nThe same for both sets of a step.\n\n" + table(keys.AUGMENT, Augment) + AFTER_AUGMENT
+    text += "## [augment]\n\nThe same for both sets of a step.\n\n" + table(keys.AUGMENT, Augment)
+    text += FOR_ONE.format(table="augment")
     required = dict.fromkeys(keys.NETWORKS, "required")
     text += "## [networks]\n\n" + table(keys.NETWORKS, defaults=required) + AFTER_NETWORKS
     text += "## [joint]\n\n" + table(keys.JOINT, defaults={"shift": "`0.0`"})
-    text += "## [evaluate]\n\n" + table(keys.EVALUATE, EvaluateOptions)
+    text += "## [evaluate]\n\n" + table(keys.EVALUATE, EvaluateOptions) + FOR_ONE.format(table="evaluate")
     text += "## [train.METHOD]\n\nFor every method:\n\n" + table(keys.TRAIN, TrainOptions)
     for method, meanings in keys.OBJECTIVES.items():
         if meanings:

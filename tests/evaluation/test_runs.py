@@ -54,6 +54,14 @@ def test_what_is_not_said_is_what_the_recipe_plans(f, tmp_path):
     assert (one.outside, one.eps, one.images) == ("faces", 0.3, 5)
 
 
+def test_the_recipe_may_say_which_bounds_certify(run, f, g):
+    names = {"inside": f"npz:{run.parent}/in.npz", "outside": [f"npz:{run.parent}/out.npz"]}
+    save(ProoD(f, g, 1.0), run / "model.safetensors", eps=0.05, recipe={"evaluate": {"method": "ibp"}})
+    (planned,) = evaluate_run(run, **names, attacks=None, limit=4, device="cpu")
+    (asked,) = evaluate_run(run, **names, attacks=None, limit=4, method="crown-ibp", device="cpu")
+    assert [one.certificate.partition(",")[0] for one in (planned, asked)] == ["ibp", "crown-ibp"]
+
+
 def test_of_a_set_on_disk_only_what_is_needed_is_read(f, tmp_path):
     save(f, tmp_path / "run" / "model.safetensors", data={"digits:train": "x"})
     (tmp_path / "pictures").mkdir()

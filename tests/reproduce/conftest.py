@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +48,19 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, squares_and_ramps: tuple[np.n
     return folder / "tiny.toml"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def short() -> Iterator[None]:
+@contextmanager
+def shortened() -> Iterator[None]:
     """The preset's attacks with a tenth of their steps."""
     with pytest.MonkeyPatch.context() as patch:
         members = (PGD(steps=5, uniform=1, gaussian=0), APGD(iterations=5, restarts=1), Square(queries=5))
         patch.setitem(PRESETS, "fast", Ensemble(members))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short() -> Iterator[None]:
+    """In the modules of this folder, and not in those that come after them."""
+    with shortened():
         yield
 
 
@@ -77,6 +85,7 @@ def lab_in(tiny: Path) -> Callable[..., Lab]:
 def trained(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A lab whose cheap models are trained and published; tests only add to it."""
     lab = lab_in(tmp_path_factory.mktemp("lab"))
-    for run in ("plain", "oe", "discriminator", "prood-s", "prood"):
-        assert lab.published(run) is not None
+    with shortened():
+        for run in ("plain", "oe", "discriminator", "prood-s", "prood"):
+            assert lab.published(run) is not None
     return lab

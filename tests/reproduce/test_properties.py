@@ -137,4 +137,4 @@ def test_good_is_certified_by_intervals_on_cifar(tmp_path, monkeypatch):
     for run in ("good80", "good100", "prood"):
         with pytest.raises(ProodError, match="enough"):
             lab.published(run)
-    assert asked == ["ibp", "ibp", None]
+    assert asked == ["ibp", "ibp", "best"]

@@ -42,9 +42,16 @@ def test_a_key_without_a_value_is_shown_as_a_comment() -> None:
     assert shown in explain_recipe(recipe)
 
 
-def test_the_augmentation_of_one_method_is_shown_where_it_differs() -> None:
+@pytest.mark.parametrize(
+    ("table", "shown"),
+    [
+        ("augment.discriminator", ["autoaugment = false", 'border = "reflect"']),
+        ("evaluate.good", ['method = "ibp"']),
+    ],
+)
+def test_what_one_method_has_of_its_own_is_shown_where_it_differs(table: str, shown: list[str]) -> None:
     text = explain_recipe(load_recipe("cifar10-fast"))
-    _, _, own = text.partition("\n[augment.discriminator]\n")
+    _, _, own = text.partition(f"\n[{table}]\n")
     lines = own.partition("\n\n")[0].splitlines()
-    assert [line.partition("  # ")[0].strip() for line in lines] == ["autoaugment = false"]
-    assert "[augment." not in explain_recipe(load_recipe("cifar10"))
+    assert [line.partition("  # ")[0].strip() for line in lines] == shown
+    assert f"[{table.partition('.')[0]}." not in explain_recipe(load_recipe("cifar10"))

@@ -1,5 +1,7 @@
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
 from prood.training import Recipe, Run, combine, held_back, load_recipe, methods, train
 from prood.training.objectives import base
+from prood.training.recipe import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +155,34 @@ def test_a_folder_with_a_run_is_not_taken(runs: Path, recipe: Recipe) -> None:
         fit("plain", recipe, runs / "plain")
     with pytest.raises(ProodError, match="holds a run already"):
         combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=2.0)
+
+
+def test_a_run_from_before_an_option_existed_has_its_default(runs: Path, recipe: Recipe, tmp_path: Path) -> None:
+    shutil.copytree(runs / "plain", tmp_path / "plain")
+    file = tmp_path / "plain" / "recipe.json"
+    settings = json.loads(file.read_text())
+    del settings["augment"]["border"], settings["train"]["drop_factor"]
+    file.write_text(json.dumps(settings))
+    fit("plain", recipe, tmp_path / "plain", resume=True)
+    with pytest.raises(ProodError, match=r"other settings \(augment.border\)"):
+        fit("plain", recipe.with_settings("plain", ["augment.border=reflect"]), tmp_path / "plain", resume=True)
+
+
+def test_a_combination_is_certified_as_its_discriminator_is(recipe: Recipe, tmp_path: Path) -> None:
+    own = {"plain": {"method": "ibp", "limit": 7}, "discriminator": {"method": "crown-ibp"}}
+    for method in own:
+        fit(method, replace(recipe, own_evaluate=own), tmp_path / method)
+    combine(tmp_path / "plain", tmp_path / "discriminator", tmp_path / "both", shift=1.0)
+    planned = read_metadata(tmp_path / "both").recipe["evaluate"]
+    assert (planned["method"], planned["limit"]) == ("crown-ibp", 7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_defaults_for_what_it_may_be_told(method: str) -> None:
+    """So that a run can be compared with options that it does not know."""
+    defaults, resolved = Recipe.defaults(method), load_recipe("cifar10-fast").resolved(method)
+    for table in ("augment", "train"):
+        assert defaults[table].keys() == resolved[table].keys()
 
 
 @pytest.mark.parametrize(

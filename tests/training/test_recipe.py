@@ -1,5 +1,5 @@
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_recipe_of_a_discriminator_says_where_its_classifiers_are(name: str) -
     assert set(others.train) == set(METHODS)
     for attribute in ("data", "classifier", "discriminator", "augment", "evaluate"):
         assert getattr(recipe, attribute) == getattr(others, attribute)
-    assert recipe.augment_for("discriminator") == others.augment_for("discriminator")
+    assert replace(others.augment_for("discriminator"), border="zeros") == recipe.augment_for("discriminator")
     assert [one.objective("discriminator").bound for one in (recipe, others)] == ["ibp", "crown-ibp"]
     with pytest.raises(ProodError, match=rf"recipe '{name}' has no table \[train.oe\]"):
         recipe.resolved("oe")
@@ -194,8 +194,31 @@ def test_the_augmentation_of_a_method_survives_settings() -> None:
     assert padded.augment_for("oe") == Augment(pad=2, autoaugment=True, degrees=1.0)
 
 
+def test_a_setting_for_a_method_is_not_lost_on_a_table_of_its_own() -> None:
+    recipe = augmented().with_settings("discriminator", ["augment.autoaugment=true", "augment.pad=1"])
+    assert recipe.augment_for("discriminator") == Augment(pad=1, autoaugment=True, degrees=5.0)
+    assert recipe.augment_for("oe") == Augment(pad=1, autoaugment=True)
+
+
+def test_a_method_may_be_evaluated_in_its_own_way() -> None:
+    recipe = load_recipe("cifar10-fast")
+    assert recipe.evaluate_for("good") == replace(recipe.evaluate, method="ibp")
+    for method in ("plain", None):
+        assert recipe.evaluate_for(method) == recipe.evaluate
+    assert recipe.resolved("good")["evaluate"]["method"] == "ibp"
+    assert recipe.with_settings("plain", ["train.epochs=9"]).own_evaluate == recipe.own_evaluate
+    changed = recipe.with_settings("good", ["evaluate.method=crown", "evaluate.limit=5"])
+    assert changed.evaluate_for("good") == replace(recipe.evaluate, method="crown", limit=5)
+    assert changed.evaluate.method == "best"
+    for setting in ("evaluate.method=magic", "evaluate.good.method=magic"):
+        with pytest.raises(ProodError, match="method = 'magic' is not one of best, "):
+            recipe.with_settings("plain", [setting])
+    with pytest.raises(ProodError, match=r"unknown key 'methods' in \[evaluate.good\]: did you mean 'method'"):
+        recipe.with_settings("good", ["evaluate.good.methods=ibp"])
+
+
 def test_settings_reach_the_augmentation_of_a_method() -> None:
-    """Whichever method they are given with: only train. means the table of that."""
+    """Whichever method they are given with, if they name the table."""
     for method in ("plain", "discriminator"):
         recipe = augmented().with_settings(method, ["augment.discriminator.autoaugment=true"])
         assert recipe.augment_for("discriminator") == Augment(pad=4, autoaugment=True, degrees=5.0)

@@ -19,8 +19,11 @@ def compare(
     ] = None,
     attacks: Annotated[str, typer.Option(help="fast, paper or strong.")] = "fast",
     method: Annotated[
-        str, typer.Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab.")
-    ] = "best",
+        str | None,
+        typer.Option(
+            help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(help="Images of each out-distribution, chosen by a seed (0: all); else the recipe's.", min=0),

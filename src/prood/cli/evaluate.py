@@ -33,8 +33,11 @@ def evaluate(
         ),
     ] = "auc",
     method: Annotated[
-        str, typer.Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab.")
-    ] = "best",
+        str | None,
+        typer.Option(
+            help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the choice of images and of the attacks.", min=0)] = 0,
     batch: Annotated[int | None, typer.Option(help="Images at a time; else 250, fewer if they are big.", min=1)] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,

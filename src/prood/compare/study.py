@@ -71,7 +71,7 @@ def compare(
     recipe: Recipe | None = None,
     methods: Sequence[str] = (),
     attacks: str = "fast",
-    method: Method = "best",
+    method: Method | None = None,
     inside: str | None = None,
     limit: int | None = None,
     seed: int | None = None,
@@ -81,9 +81,9 @@ def compare(
     """Train and evaluate the methods of the recipe into folders under `out`, print and write what was found.
 
     `methods` are names of runs such as "plain" or "prood-s", by default all that the recipe has tables for; Plain and
-    OE, and the parts of a combination, come along. What is there already is not made again. `attacks` and the `method`
-    of the certified bounds are those of `prood evaluate`, and so are the recipe's sets, radii and `limit`. The first
-    radius is the one that the property table is about.
+    OE, and the parts of a combination, come along. What is there already is not made again. `attacks`, `limit` and the
+    `method` of the certified bounds are those of `prood evaluate`; sets, radii and what is not given are the recipe's.
+    The first radius is the one that the property table is about.
     """
     out, console = Path(out), console or Console()
     recipe = recipe or load_recipe("quickstart")
@@ -94,16 +94,23 @@ def compare(
     if not outside:
         raise ProodError(f"recipe {recipe.name!r} names no test out-distributions: add outside to its table [evaluate]")
     preset(attacks)
-    if method not in get_args(Method):
+    if method is not None and method not in get_args(Method):
         raise ProodError(f"unknown bound method {method!r}: choose one of {', '.join(get_args(Method))}")
     for entry in order(entries):
         _make(entry, recipe, out, seed, device, console)
-    settings = {"recipe": recipe.name, "attacks": attacks, "method": method, "limit": limit, "seed": seed}
+    settings = {
+        "recipe": recipe.name,
+        "attacks": attacks,
+        "method": method or recipe.evaluate.method,
+        "limit": limit,
+        "seed": seed,
+    }
     comparison = Comparison((), Results(), "", eps[0], settings)
     for entry in entries:
         run = out / entry.run
         options: dict[str, Any] = {"inside": inside, "outside": outside, "eps": eps, "limit": limit, "device": device}
-        results = evaluate_run(run, attacks=attacks, method=method, console=console, **options)
+        options["method"] = method or recipe.evaluate_for(entry.method).method
+        results = evaluate_run(run, attacks=attacks, console=console, **options)
         evaluations = [one for one in results if one.eps == eps[0]]
         comparison = comparison.plus(_row(entry, run, evaluations, device), evaluations)
     if processes.is_main():

@@ -29,7 +29,7 @@ def evaluate_run(
     eps: Sequence[float] | None = None,
     attacks: str | None = "fast",
     stop: Stop = "auc",
-    method: Method = "best",
+    method: Method | None = None,
     limit: int | None = None,
     seed: int = 0,
     batch: int | None = None,
@@ -39,7 +39,8 @@ def evaluate_run(
     """Evaluate the model of a run's folder into its results.json; see `evaluate`.
 
     What is not given is what the run's recipe says in its table [evaluate]. Where that is silent, `inside` is the test
-    split of what the model was trained on, `eps` the radius it was trained for, and `limit` 1,000 images (0: all).
+    split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
+    `method` of the certified bounds "best".
     """
     run = Path(run)
     if not run.is_dir():
@@ -64,7 +65,7 @@ def evaluate_run(
         eps=eps,
         attacks=attacks,
         stop=stop,
-        method=method,
+        method=method or planned.get("method", "best"),
         limit=limit or None,
         seed=seed,
         batch=batch,

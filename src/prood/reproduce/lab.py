@@ -33,8 +33,6 @@ PAPERS = "-ibp"
 """The ending of runs on CIFAR with the paper's discriminator, whose bounds are intervals."""
 SHORTER = {"quickstart": {"robust": ("train.epochs=8", "train.eps_ramp=4")}}
 """Schedules that are cut so that all experiments of the quickstart take minutes; the published recipe says so, too."""
-BY_INTERVALS = ("good80", "good100")
-"""Certified on CIFAR by GOOD's own bound: planes of all pairs of its classes, back to the image, would take minutes."""
 
 
 @dataclass(frozen=True)
@@ -139,13 +137,16 @@ class Lab:
 
         On CIFAR the ending -ibp names the paper's discriminator, and joint models with it.
         """
-        base = run.removesuffix(PAPERS) if self.is_study else run
+        base = self._base(run)
         if base not in ENTRY:
             raise ProodError(f"there is no model {run!r}: choose one of {', '.join(ENTRY)}")
         if not self.has(run, seed):
             self._make(run, base, seed)
         self._used(run, seed, self.weights(run, seed))
         return self.place(run, seed)
+
+    def _base(self, run: str) -> str:
+        return run.removesuffix(PAPERS) if self.is_study else run
 
     def _make(self, run: str, base: str, seed: int) -> None:
         if not self.may_train:
@@ -227,7 +228,7 @@ class Lab:
         eps = [*eps, self.eps] if measure and self.eps not in eps else eps
         options: dict[str, Any] = {"inside": self.inside_name, "outside": planned.outside, "eps": eps}
         options |= {"device": self.device, "console": self.console}
-        options |= {"method": "ibp"} if self.is_study and run in BY_INTERVALS else {}
+        options["method"] = self.base.evaluate_for(ENTRY[self._base(run)].method).method
         evaluate_run(folder, attacks=None, limit=planned.limit, **options)
         if attack and self.attacks is not None:
             attacked = evaluate_run(folder, attacks=self.attacks, limit=self.attacked, **options)

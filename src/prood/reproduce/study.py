@@ -143,7 +143,7 @@ class Study:
         *,
         attacks: str | None = None,
         limit: int | None = None,
-        method: Method = "best",
+        method: Method | None = None,
         eps: Sequence[float] | None = None,
     ) -> Results:
         began = time.monotonic()
@@ -156,7 +156,7 @@ class Study:
             device=self.device,
             console=self.console,
         )
-        about = attacks or method
+        about = attacks or method or "certificates"
         self.console.print(f"{run:<24} {time.monotonic() - began:6.1f} s of evaluation ({about})", highlight=False)
         return results
 

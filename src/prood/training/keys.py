@@ -17,12 +17,13 @@ DATA = {
 }
 
 AUGMENT = {
-    "pad": "pad with zeros by so many pixels and crop at random",
+    "pad": "pad by so many pixels and crop at random",
     "flip": "mirror left and right with probability 1/2",
     "autoaugment": "the 25 sub-policies of AutoAugment for CIFAR",
     "cutout": "side of a grey square at a random place; 0 for none",
     "degrees": "turn by up to so many degrees either way",
     "scale": "zoom by up to this fraction either way",
+    "border": "what is padded with: zeros, or reflect for the image's reflection",
 }
 
 NETWORKS = {
@@ -36,6 +37,7 @@ EVALUATE = {
     "outside": "test out-distributions for 'prood evaluate'; without a split, their split 'test'",
     "eps": "radii in the maximum norm; empty for the one trained for",
     "limit": "images of each out-distribution, chosen by the seed; 0 for all",
+    "method": "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab",
 }
 
 TRAIN = {
@@ -124,6 +126,8 @@ def explain_recipe(recipe: Recipe) -> str:
     parts += _table("networks", networks, NETWORKS | own)
     parts += _table("joint", {"shift": recipe.shift}, JOINT)
     parts += _table("evaluate", asdict(recipe.evaluate), EVALUATE)
+    for method, table in recipe.own_evaluate.items():
+        parts += _table(f"evaluate.{method}", table, EVALUATE)
     for method in recipe.train:
         settings = asdict(recipe.options(method)) | asdict(recipe.objective(method))
         parts += _table(f"train.{method}", settings, TRAIN | OBJECTIVES[method])

@@ -64,7 +64,7 @@ def train(
 
     folder = Run(run)
     if processes.is_main():  # only now, when nothing is left that a typing error could break
-        folder.open(resolved, resume=resume)
+        folder.open(resolved, resume=resume, defaults=recipe.defaults(method))
     processes.barrier()
     if folder.finished:
         model = load(folder.folder, device=target)[0]
@@ -95,12 +95,14 @@ def combine(
     if not isinstance(g, Discriminator):
         raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     model = ProoD(f, g, shift).eval()
+    evaluate_f, evaluate_g = ((about.recipe or {}).get("evaluate", {}) for about in (about_f, about_g))
+    own = {"method": evaluate_g["method"]} if "method" in evaluate_g else {}  # it is g that is certified
     resolved: dict[str, Any] = {
         "method": "combine",
         "classifier_run": str(classifier),
         "discriminator_run": str(discriminator),
         "shift": shift,
-        "evaluate": (about_f.recipe or {}).get("evaluate", {}),
+        "evaluate": {key: value for key, value in evaluate_f.items() if key != "method"} | own,
     }
     folder = Run(run)
     folder.open(resolved, resume=resume)

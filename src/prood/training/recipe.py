@@ -11,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from prood.bounds import Method
 from prood.data import Augment
 from prood.errors import ProodError
 from prood.training.objectives import (
@@ -66,6 +67,7 @@ class EvaluateOptions:
     outside: tuple[str, ...] = ()
     eps: tuple[float, ...] = ()
     limit: int = 1000
+    method: Method = "best"
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,17 @@ class Recipe:
     train: dict[str, dict[str, Any]]
     own_augment: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a method, where it differs from `augment`
     own_networks: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a method, in place of the classifier
+    own_evaluate: dict[str, dict[str, Any]] = field(default_factory=dict)  # likewise, where it differs from `evaluate`
     shift: float = 0.0  # Δ of the joint model
     evaluate: EvaluateOptions = EvaluateOptions()
     description: str = ""  # the comment at the head of the file
 
     def augment_for(self, method: str) -> Augment:
         return _pick(Augment, asdict(self.augment) | self.own_augment.get(method, {}))
+
+    def evaluate_for(self, method: str | None) -> EvaluateOptions:
+        """How a run of this method is evaluated; None is a combination of others, which no method trains."""
+        return _pick(EvaluateOptions, asdict(self.evaluate) | self.own_evaluate.get(method or "", {}))
 
     def options(self, method: str) -> TrainOptions:
         return _pick(TrainOptions, self._table(method))
@@ -108,8 +115,13 @@ class Recipe:
             "augment": asdict(self.augment_for(method)),
             network: self.network(method),
             "train": asdict(self.options(method)) | asdict(self.objective(method)),
-            "evaluate": asdict(self.evaluate),
+            "evaluate": asdict(self.evaluate_for(method)),
         }
+
+    @staticmethod
+    def defaults(method: str) -> dict[str, Any]:
+        """Of what `resolved` tells, the options that a recipe need not name, with the values that they have then."""
+        return {"augment": asdict(Augment()), "train": asdict(TrainOptions()) | asdict(METHODS[method]())}
 
     def with_settings(self, method: str, settings: Sequence[str]) -> Recipe:
         """Change values of this method: `["train.epochs=5", "data.outside=npz:mine.npz", "augment.pad=2"]`."""
@@ -117,7 +129,8 @@ class Recipe:
         for setting in settings:
             key, equals, text = setting.partition("=")
             path = key.strip().split(".")
-            if path[0] == "train":
+            own = {"augment": self.own_augment, "evaluate": self.own_evaluate}.get(path[0], {}).get(method, {})
+            if path[0] == "train" or (len(path) == 2 and path[1] in own):
                 path[1:1] = [method]
             if not equals or len(path) < 2:
                 raise ProodError(f"cannot read the setting {setting!r}: write it as train.epochs=5")
@@ -147,7 +160,7 @@ class Recipe:
             },
             "train": {method: dict(table) for method, table in self.train.items()},
             "joint": {"shift": self.shift},
-            "evaluate": asdict(self.evaluate),
+            "evaluate": asdict(self.evaluate) | {method: dict(table) for method, table in self.own_evaluate.items()},
         }
 
 
@@ -176,9 +189,13 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     _only(data, (), "[data]", Data)
     _only(networks, ("classifier", *METHODS), "[networks]")
     augment, joint, evaluate = (_sub(document, key) for key in ("augment", "joint", "evaluate"))
-    own_augment = {key: augment.pop(key) for key in METHODS if isinstance(augment.get(key), dict)}
+    own_augment, own_evaluate = (
+        {key: table.pop(key) for key in METHODS if isinstance(table.get(key), dict)} for table in (augment, evaluate)
+    )
     for method, table in own_augment.items():
         _only(table, (), f"[augment.{method}]", Augment)
+    for method, table in own_evaluate.items():
+        _only(table, (), f"[evaluate.{method}]", EvaluateOptions)
     _only(augment, (), "[augment]", Augment)
     _only(joint, ("shift",), "[joint]")
     _only(evaluate, (), "[evaluate]", EvaluateOptions)
@@ -196,10 +213,13 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         train={method: _sub(train, method) for method in train},
         shift=_checked(joint.get("shift", 0.0), float, "shift"),
         evaluate=_pick(EvaluateOptions, evaluate),
+        own_evaluate=own_evaluate,
         description=description,
     )
     for method in own_augment:
         recipe.augment_for(method)
+    for method in own_evaluate:
+        recipe.evaluate_for(method)
     for method, table in recipe.train.items():
         _only(table, (), f"[train.{method}]", TrainOptions, type(recipe.objective(method)))
         recipe.options(method)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,11 @@ class Run:
     def finished(self) -> bool:
         return self.model.is_file()
 
-    def open(self, recipe: dict[str, Any], *, resume: bool) -> None:
-        """Claim the folder for a run with this recipe, or continue the one that is there."""
+    def open(self, recipe: dict[str, Any], *, resume: bool, defaults: Mapping[str, Any] | None = None) -> None:
+        """Claim the folder for a run with this recipe, or continue the one that is there.
+
+        A run of an earlier version may not know an option that there is now; it has the value of `defaults` then.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise ProodError(f"{self.folder} is a file: choose another folder for the run")
         if self.recipe.is_file():
@@ -39,7 +43,8 @@ class Run:
                 raise ProodError(
                     f"{self.folder} holds a run already: continue it with --resume, or choose another folder"
                 )
-            before = _flat(json.loads(self.recipe.read_text(encoding="utf-8")))
+            before = _flat(json.loads(json.dumps(defaults or {})))
+            before |= _flat(json.loads(self.recipe.read_text(encoding="utf-8")))
             now = _flat(json.loads(json.dumps(recipe)))
             keys = sorted(key for key in before.keys() | now.keys() if not key.startswith("evaluate."))
             changed = [key for key in keys if before.get(key) != now.get(key)]

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -37,6 +38,18 @@ def test_moving_and_mirroring_are_slices_of_the_padded_image(
     for image, (row, column, mirror, *_), result in zip(images, draws, augment.apply(images, draws), strict=True):
         top, left = int(row) + pad, int(column) + pad
         expected = zero_pad(image, (pad, pad, pad, pad))[:, top : top + height, left : left + width].float() / 255
+        assert torch.equal(result, expected.flip(-1) if mirror else expected)
+
+
+@given(st.integers(0, 12), st.integers(1, 6), st.integers(1, 6), st.integers(0, 999))
+def test_a_reflected_border_continues_the_image_like_a_mirror(pad: int, height: int, width: int, seed: int) -> None:
+    augment = Augment(pad=pad, flip=True, border="reflect")
+    images = pictures(8, 3, height, width)
+    draws = augment.draw(8, generator(seed))
+    for image, (row, column, mirror, *_), result in zip(images, draws, augment.apply(images, draws), strict=True):
+        framed = np.pad(image.numpy(), ((0, 0), (pad, pad), (pad, pad)), mode="reflect")
+        top, left = int(row) + pad, int(column) + pad
+        expected = torch.from_numpy(framed[:, top : top + height, left : left + width]).float() / 255
         assert torch.equal(result, expected.flip(-1) if mirror else expected)
 
 
@@ -138,7 +151,7 @@ def test_a_network_can_be_trained_on_the_result() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"pad": -1}, {"cutout": -1}, {"degrees": -1}, {"degrees": 181}, {"scale": 1}, {"scale": -0.1}],
+    [{"pad": -1}, {"border": "grey"}, {"cutout": -1}, {"degrees": -1}, {"degrees": 181}, {"scale": 1}, {"scale": -0.1}],
 )
 def test_refuses_options_that_make_no_sense(options: dict) -> None:
     with pytest.raises(ProodError, match="choose"):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ _UNIFORMS = 12  # the sub-policy and two signs are drawn, but a row keeps only t
 class Augment:
     """What is done to a training image, in this order.
 
-    pad: pad with zeros and crop, i.e. move by whole pixels in [−pad, pad] along each axis.
+    pad: pad and crop, i.e. move by whole pixels in [−pad, pad] along each axis. `border` says what with: zeros, or the
+    image's reflection, which leaves no edge for a network to go by.
     flip: mirror left and right, with probability 1/2.
     autoaugment: AutoAugment's policy for CIFAR (`policy.POLICY`): one of 25 pairs of operations, each operation with
     its own probability. What moves in from outside is grey.
@@ -38,10 +40,13 @@ class Augment:
     cutout: int = 0
     degrees: float = 0
     scale: float = 0
+    border: Literal["zeros", "reflect"] = "zeros"
 
     def __post_init__(self) -> None:
         if self.pad < 0:
             raise ProodError(f"augmentation cannot pad by {self.pad} pixels: choose pad ≥ 0")
+        if self.border not in ("zeros", "reflect"):
+            raise ProodError(f"augmentation cannot pad with {self.border!r}: choose border = 'zeros' or 'reflect'")
         if self.cutout < 0:
             raise ProodError(f"augmentation cannot cut out {self.cutout} pixels: choose cutout ≥ 0")
         if not 0 <= self.degrees <= 180:
@@ -129,7 +134,7 @@ class Augment:
     def _bytes(self, images: Tensor, plan: Tensor, operate: operations.Way) -> Tensor:
         moves, first, second, hole, _ = torch.split(plan, _PARTS, dim=1)
         if self.pad or self.flip:
-            images = geometry.move(images, moves, self.pad)
+            images = geometry.move(images, moves, self.pad, reflect=self.border == "reflect")
         if self.autoaugment:
             images = operate(operate(images, first), second)
         if self.cutout:

@@ -12,21 +12,25 @@ _ONE = 1 << 16  # Pillow's nearest affine maps are in fixed point, 16 bits befor
 _FAR = 1 << 14
 
 
-def move(images: Tensor, moves: Tensor, margin: int) -> Tensor:
-    """A crop of the image with `margin` zeros around it, mirrored or not; moves: rows, columns and flip, (n, 3).
+def move(images: Tensor, moves: Tensor, margin: int, *, reflect: bool = False) -> Tensor:
+    """A crop of the image with a `margin` of zeros, or of its reflection, around it, mirrored or not.
 
-    out[i, j] = in[i + rows, j + columns], with j counted from the right if flip is 1. Rows and columns are whole
-    numbers in [−margin, margin].
+    moves: rows, columns and flip, (n, 3). out[i, j] = in[i + rows, j + columns], with j counted from the right if flip
+    is 1. Rows and columns are whole numbers in [−margin, margin].
     """
     rows, columns, flips = moves.to(torch.int64).unbind(1)
     count, channels, height, width = images.shape
     high, wide = height + 2 * margin, width + 2 * margin
     # A mirrored crop is a plain crop of the mirrored image. So every line of the result is a piece of memory, and
     # copying pieces is several times faster than gathering pixels.
-    both = images.new_zeros(2, count, channels, high, wide)
-    middle = both[..., margin : margin + height, margin : margin + width]
-    middle[0] = images
-    middle[1] = images.flip(-1)
+    if reflect:
+        framed = images[..., _reflected(height, margin, images), :][..., _reflected(width, margin, images)]
+        both = torch.stack([framed, framed.flip(-1)])
+    else:
+        both = images.new_zeros(2, count, channels, high, wide)
+        middle = both[..., margin : margin + height, margin : margin + width]
+        middle[0] = images
+        middle[1] = images.flip(-1)
     pieces = both.as_strided((both.numel() - width + 1, width), (1, 1))
     columns = torch.where(flips == 1, -columns, columns)
     image = flips * count + torch.arange(count, device=images.device)
@@ -34,6 +38,13 @@ def move(images: Tensor, moves: Tensor, margin: int) -> Tensor:
     line = (margin + rows)[:, None] + torch.arange(height, device=images.device)
     starts = (plane[:, :, None] * high + line[:, None, :]) * wide + (margin + columns)[:, None, None]
     return pieces.index_select(0, starts.reshape(-1)).reshape(images.shape)
+
+
+def _reflected(side: int, margin: int, like: Tensor) -> Tensor:
+    """Places −margin … side + margin − 1 along an axis, sent back at both ends without doubling the last pixel."""
+    period = max(1, 2 * (side - 1))
+    places = torch.arange(-margin, side + margin, device=like.device) % period
+    return torch.minimum(places, period - places)
 
 
 def shears(values: Tensor) -> Tensor:
