@@ -5,6 +5,7 @@ In a single process nothing here does anything.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable
 
@@ -32,6 +33,9 @@ def start(device: torch.device) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if device.type == "cuda":
             torch.cuda.set_device(device)
+        # Imported later (every optimizer does), this module would keep the group as a default argument, and with it
+        # threads that outlive `stop` and may end the process with an abort after all its work is done.
+        importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
 

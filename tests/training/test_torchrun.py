@@ -57,6 +57,25 @@ def whole(toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+def test_no_thread_outlives_the_group(tmp_path: Path) -> None:
+    """One that does may abort a process that has done all its work."""
+    script = tmp_path / "threads.py"
+    script.write_text(
+        "import os, torch\n"
+        "from prood import processes\n"
+        "def threads():\n"
+        "    return [open(f'/proc/self/task/{id}/comm').read() for id in os.listdir('/proc/self/task')]\n"
+        "processes.start(torch.device('cpu'))\n"
+        "torch.optim.SGD([torch.zeros(3, requires_grad=True)])\n"
+        "assert processes.total(torch.ones(1)).item() == 2\n"
+        "assert any('gloo' in name for name in threads()), threads()\n"
+        "processes.stop()\n"
+        "assert not any('gloo' in name for name in threads()), threads()\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", *HERE, str(script)]
+    ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+
+
 def test_two_processes_train_and_evaluate(whole: Path, toml: Path) -> None:
     assert steps(whole) == [4 * (epoch + 1) for epoch in range(EPOCHS)]
     sets = (f"npz:{toml.parent}/inside.npz", f"npz:{toml.parent}/outside.npz")
