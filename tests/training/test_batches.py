@@ -95,6 +95,16 @@ def test_the_two_sets_are_shuffled_and_augmented_independently() -> None:
     assert not torch.equal(inside.images, outside.images)
 
 
+def test_only_the_out_distribution_is_shown_at_other_scales() -> None:
+    ramp = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
+    same = ImageSet("same", ramp.repeat(64, 1, 1, 1))
+    inside, outside = batches(inside=same, outside=same, batch=64, augment=Augment(rescaled=0.25))(0)
+    assert outside is not None
+    changed = [(batch.images != ramp / 255).flatten(1).any(1).sum() for batch in (inside, outside)]
+    assert changed[0] == 0
+    assert 6 <= changed[1] <= 27  # of 64: 16, and three standard deviations around
+
+
 def test_noise_is_uniform_between_minus_one_and_one_and_only_where_asked_for() -> None:
     inside, outside = batches(
         noise=True, batch=20, inside=numbered("in", 20, side=40), outside=numbered("out", 40, side=40)

@@ -94,7 +94,10 @@ class Batches:
 
     def _uniform(self, step: int) -> Tensor:
         """The random numbers of both sets' augmentation, the rows of this process."""
-        drawn = [self.augment.uniform(self.batch, generator(self.seed, set, step)) for set in range(len(self.streams))]
+        drawn = [
+            self.augment.uniform(self.batch, generator(self.seed, set, step), outside=set == OUTSIDE)
+            for set in range(len(self.streams))
+        ]
         return torch.cat([processes.own_rows(rows) for rows in drawn])
 
     def _noise(self, step: int, like: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ AUGMENT = {
     "degrees": "turn by up to so many degrees either way",
     "scale": "zoom by up to this fraction either way",
     "border": "what is padded with: zeros, or reflect for the image's reflection",
+    "rescaled": "share of the out-distribution that is shown from close up or from afar, as outliers of other kinds",
 }
 
 NETWORKS = {

@@ -12,7 +12,7 @@ from torch.nn.functional import pad as zero_pad
 from prood.data import Augment, generator
 from prood.errors import ProodError
 
-ALL = Augment(pad=3, flip=True, autoaugment=True, cutout=5, degrees=20, scale=0.25)
+ALL = Augment(pad=3, flip=True, autoaugment=True, cutout=5, degrees=20, scale=0.25, rescaled=0.8)
 
 
 def pictures(count: int = 6, channels: int = 3, height: int = 9, width: int = 7) -> Tensor:
@@ -78,18 +78,22 @@ def test_a_hole_is_grey_as_big_as_it_should_be_and_anywhere() -> None:
 
 
 def test_draws_are_in_range_and_reach_it() -> None:
-    draws = ALL.draw(4000, generator(5))
-    rows, columns, flips, *_, down, right, degrees, zooms = draws.T
+    draws = ALL.draw(4000, generator(5), outside=True)
+    rows, columns, flips, *_, down, right, degrees, zooms, side, lower, further = draws.T
+    close, far = side[side < 1], side[side > 1]
+    assert abs(len(close) / 4000 - 0.4) < 0.04
+    assert abs(len(far) / 4000 - 0.4) < 0.04
     for moves in (rows, columns):
         assert torch.bincount((moves + 3).long()).min() > 4000 / 7 * 0.8
         assert moves.unique().tolist() == [-3, -2, -1, 0, 1, 2, 3]
     assert flips.unique().tolist() == [0, 1]
     assert abs(flips.mean() - 0.5) < 0.05
-    for values, low, high in ((degrees, -20, 20), (zooms, 0.75, 1.25), (down, 0, 1), (right, 0, 1)):
+    places = [(values, 0, 1) for values in (down, right, lower, further)]
+    for values, low, high in ((degrees, -20, 20), (zooms, 0.75, 1.25), (close, 1 / 8, 1 / 2), (far, 3 / 2, 4), *places):
         assert low <= values.min() < low + 0.01 * (high - low)
         assert high >= values.max() > high - 0.01 * (high - low)
         assert abs(values.mean() - (low + high) / 2) < 0.05 * (high - low)
-    free = draws[:, [0, 1, 2, 3, 7, 8, 9, 10]]
+    free = draws[:, [0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13]]
     assert torch.corrcoef(free.T).fill_diagonal_(0).abs().max() < 0.08
 
 
@@ -102,21 +106,35 @@ def test_draws_are_in_range_and_reach_it() -> None:
         ({"cutout": 0}, []),
         ({"degrees": 0}, [9]),
         ({"scale": 0}, [10]),
+        ({"rescaled": 0}, [11]),
     ],
 )
 def test_switching_one_option_leaves_the_other_draws_alone(option: dict, columns: list[int]) -> None:
-    everything = ALL.draw(50, generator(5))
-    without = replace(ALL, **option).draw(50, generator(5))
-    others = [column for column in range(11) if column not in columns]
+    everything = ALL.draw(50, generator(5), outside=True)
+    without = replace(ALL, **option).draw(50, generator(5), outside=True)
+    others = [column for column in range(14) if column not in columns]
     assert torch.equal(everything[:, others], without[:, others])
     assert all(not torch.equal(everything[:, column], without[:, column]) for column in columns)
+
+
+def test_only_the_out_distribution_is_shown_at_other_scales() -> None:
+    augment, images = Augment(rescaled=1), pictures(40)
+    inside, outside = (augment.draw(40, generator(5), outside=outside) for outside in (False, True))
+    assert torch.equal(augment.apply(images, inside), images.float() / 255)
+    result = augment.apply(images, outside)
+    assert (result != images / 255).flatten(1).any(1).all()
+    # Neighbours in what is enlarged at least twice are alike, which in noise they are not.
+    contrast = [batch[outside[:, 11] < 1].diff(dim=3).abs().mean() for batch in (result, images / 255)]
+    assert contrast[0] < 0.6 * contrast[1]
+    others = [column for column in range(14) if column != 11]
+    assert torch.equal(inside[:, others], outside[:, others])
 
 
 @pytest.mark.parametrize("augment", [Augment(pad=2, flip=True), Augment(2, True, True, 4), ALL])
 def test_a_row_depends_on_its_image_and_its_draw_alone(augment: Augment) -> None:
     images = pictures(53, 3, 12, 17)
     before = images.clone()
-    draws = augment.draw(53, generator(9))
+    draws = augment.draw(53, generator(9), outside=True)
     whole = augment.apply(images, draws)
     for i in range(53):
         assert torch.equal(augment.apply(images[i : i + 1], draws[i : i + 1])[0], whole[i])
@@ -130,7 +148,7 @@ def test_a_row_depends_on_its_image_and_its_draw_alone(augment: Augment) -> None
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_way_of_a_gpu_has_the_same_result(channels: int) -> None:
     images = pictures(200, channels, 20, 18)
-    draws = ALL.draw(200, generator(3))
+    draws = ALL.draw(200, generator(3), outside=True)
     assert torch.equal(ALL.on_device(images, ALL.plan(draws, 20, 18)), ALL.apply(images, draws))
 
 
@@ -151,7 +169,10 @@ def test_a_network_can_be_trained_on_the_result() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"pad": -1}, {"border": "grey"}, {"cutout": -1}, {"degrees": -1}, {"degrees": 181}, {"scale": 1}, {"scale": -0.1}],
+    [
+        *({"pad": -1}, {"border": "grey"}, {"cutout": -1}, {"degrees": -1}, {"degrees": 181}),
+        *({"scale": 1}, {"scale": -0.1}, {"rescaled": -0.1}, {"rescaled": 1.1}),
+    ],
 )
 def test_refuses_options_that_make_no_sense(options: dict) -> None:
     with pytest.raises(ProodError, match="choose"):
@@ -161,7 +182,7 @@ def test_refuses_options_that_make_no_sense(options: dict) -> None:
 def test_refuses_draws_and_images_that_do_not_fit() -> None:
     augment = Augment(pad=1)
     draws = augment.draw(6, generator(0))
-    with pytest.raises(ProodError, match="6 × 11 draws"):
+    with pytest.raises(ProodError, match="6 × 14 draws"):
         augment.apply(pictures(6), draws[:5])
     for images in (torch.zeros(6, 1, 4, 4), pictures()[:, 0], pictures(6, 2)):
         with pytest.raises(ProodError, match="uint8 images NCHW of 1 or 3 channels"):

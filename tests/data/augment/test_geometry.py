@@ -1,4 +1,4 @@
-"""The bilinear turn; what moves whole pixels is tested in test_augment.py and test_operations.py."""
+"""The bilinear turn and view; what moves whole pixels is tested in test_augment.py and test_operations.py."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,17 @@ import torch
 from PIL import Image
 from scipy import ndimage
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from prood.data import Augment
-from prood.data.augment.geometry import turn
+from prood.data.augment.geometry import turn, view
 
 
 def turned(image: Tensor, degrees: float, zoom: float) -> Tensor:
     """`Augment`'s turn of a float image, by way of a draw."""
     augment = Augment(degrees=180, scale=0.9)
-    draw = torch.tensor([[0, 0, 0, 0, 0, 0, 0, 0, 0, degrees, zoom]], dtype=torch.float64)
-    return turn(image, augment.plan(draw, *image.shape[2:])[:, -2:])
+    draw = torch.tensor([[0, 0, 0, 0, 0, 0, 0, 0, 0, degrees, zoom, 1, 0, 0]], dtype=torch.float64)
+    return turn(image, augment.plan(draw, *image.shape[2:])[:, -5:-3])
 
 
 def blobs(size: int = 40) -> Tensor:
@@ -60,3 +61,38 @@ def test_what_turns_in_from_outside_is_zero() -> None:
     result = turned(torch.ones(1, 1, 20, 20), 45, 1)
     assert result[0, 0, 0, 0] == 0
     assert abs(result[0, 0, 10, 10] - 1) < 1e-5
+
+
+@pytest.mark.parametrize(("side", "down", "right"), [(0.125, 0, 1), (0.5, 0.2, 0.7), (1.5, 1, 0), (4, 0.4, 0.9)])
+def test_a_view_agrees_with_scipy(side: float, down: float, right: float) -> None:
+    image = torch.rand(1, 2, 24, 18, generator=torch.Generator().manual_seed(0))
+    ours = view(image, torch.tensor([[side, down, right]]))
+    rows = (np.arange(24) + 0.5) * side + (1 - side) * down * 24 - 0.5
+    columns = (np.arange(18) + 0.5) * side + (1 - side) * right * 18 - 0.5
+    grid = np.meshgrid(rows, columns, indexing="ij")
+    for channel in range(2):
+        theirs = ndimage.map_coordinates(image[0, channel].numpy(), grid, order=1, mode="reflect")
+        assert np.abs(ours[0, channel].numpy() - theirs).max() < 1e-5
+
+
+def test_a_view_of_half_the_sides_is_the_quarter_twice_as_big() -> None:
+    image = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    ours = view(image, torch.tensor([[0.5, 1, 0]]))
+    theirs = interpolate(image[:, :, 8:, :8], scale_factor=2, mode="bilinear")
+    assert (ours - theirs)[:, :, 1:, :15].abs().max() < 1e-6  # at its inner borders the quarter looks over the edge
+
+
+def test_seen_from_three_times_as_far_the_mirror_images_stand_around() -> None:
+    image = torch.rand(1, 3, 9, 9, generator=torch.Generator().manual_seed(0))
+    seen = view(image, torch.tensor([[3, 0.5, 0.5]]))
+    small = image[:, :, 1::3, 1::3]  # every third pixel, exactly: so is a bilinear view without a filter
+    assert (seen[:, :, 3:6, 3:6] - small).abs().max() < 1e-5
+    assert (seen[:, :, 3:6, :3] - small.flip(3)).abs().max() < 1e-5
+    assert (seen[:, :, 6:, 6:] - small.flip(2, 3)).abs().max() < 1e-5
+
+
+def test_of_an_image_at_its_own_scale_every_bit_stays() -> None:
+    images = torch.rand(3, 3, 11, 13, generator=torch.Generator().manual_seed(0))
+    result = view(images, torch.tensor([[1, 0.3, 0.9], [0.4, 0.5, 0.5], [1, 0, 0]]))
+    assert torch.equal(result[::2], images[::2])
+    assert not torch.equal(result[1], images[1])

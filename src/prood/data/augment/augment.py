@@ -12,9 +12,13 @@ from prood.data.augment import geometry, operations, policy
 from prood.data.augment.policy import Array
 from prood.errors import ProodError
 
-COLUMNS = 11
-_PARTS = [3, operations.STEP, operations.STEP, 4, 2]  # the columns of a plan: move, two operations, hole, turn
+COLUMNS = 14
+CLOSE, FAR = (1 / 8, 1 / 2), (3 / 2, 4)
+"""What an image at another scale shows, in sides of the image: from the least to the most."""
+
+_PARTS = [3, operations.STEP, operations.STEP, 4, 2, 3]  # of a plan: move, two operations, hole, turn, view
 _UNIFORMS = 12  # the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to
+_OF_VIEWS = 4
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,12 @@ class Augment:
     off (DeVries & Taylor 2017).
     degrees, scale: turn about the centre by U[−degrees, degrees] and zoom by U[1 − scale, 1 + scale], in a single
     bilinear interpolation with zeros outside.
+    rescaled: this share of the out-distribution, and nothing of the in-distribution, is shown at another scale. Half of
+    it from close up, a part of 1/8 to 1/2 of the image's sides, which is smooth and without objects; half from afar,
+    3/2 to 4 times the image's sides, where its mirror images go on, which is rough and has many. Bilinear, without a
+    filter. So outliers are made that look like neither set, of which one set of photographs has few.
 
-    All but the last two work on bytes and are exact: they agree with Pillow bit for bit.
+    All but the last three work on bytes and are exact: they agree with Pillow bit for bit.
     """
 
     pad: int = 0
@@ -41,6 +49,7 @@ class Augment:
     degrees: float = 0
     scale: float = 0
     border: Literal["zeros", "reflect"] = "zeros"
+    rescaled: float = 0
 
     def __post_init__(self) -> None:
         if self.pad < 0:
@@ -53,21 +62,30 @@ class Augment:
             raise ProodError(f"augmentation cannot turn by ±{self.degrees}°: choose degrees from 0 to 180")
         if not 0 <= self.scale < 1:
             raise ProodError(f"augmentation cannot zoom by 1 ± {self.scale}: choose scale ≥ 0 and below 1")
+        if not 0 <= self.rescaled <= 1:
+            raise ProodError(f"augmentation cannot rescale {self.rescaled} of the images: choose rescaled from 0 to 1")
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+    def draw(self, count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """(count, COLUMNS) in float64 on the CPU, a row for each image.
 
         Rows down and columns right, which say where in the padded image the crop lies; flip (0 or 1); code and signed
         magnitude of AutoAugment's first and of its second operation (0 for none); the centre of the hole, down and
-        right, as parts of the sides; degrees counter-clockwise; zoom. All are always drawn, so that switching one
-        option leaves the others' draws alone.
+        right, as parts of the sides; degrees counter-clockwise; zoom; the view at another scale: its side (1 for
+        none), and how far of its way it is moved, down and right. All are always drawn, so that switching one option
+        leaves the others' draws alone.
         """
-        return self.choose(self.uniform(count, generator))
+        return self.choose(self.uniform(count, generator, outside=outside))
 
     @staticmethod
-    def uniform(count: int, generator: torch.Generator) -> Tensor:
-        """The random numbers that `choose` takes."""
-        return torch.rand(count, _UNIFORMS, generator=generator, dtype=torch.float64)
+    def uniform(count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
+        """The random numbers that `choose` takes, for images of the in- or of the out-distribution."""
+        # Those of the views come last, so that the others are what they were before there were any.
+        numbers = [
+            torch.rand(count, columns, generator=generator, dtype=torch.float64) for columns in (_UNIFORMS, _OF_VIEWS)
+        ]
+        if not outside:
+            numbers[1][:, 0] = 1  # which is not below any share
+        return torch.cat(numbers, dim=1)
 
     def choose(self, uniform: Tensor) -> Tensor:
         """`draw`, from uniform numbers: a batch's, or those of many batches one below the other."""
@@ -81,6 +99,9 @@ class Augment:
         draws[:, 7:9] = u[:, 8:10]
         draws[:, 9] = (2 * u[:, 10] - 1) * self.degrees
         draws[:, 10] = 1 + (2 * u[:, 11] - 1) * self.scale
+        close, far = (least + (most - least) * u[:, 13] for least, most in (CLOSE, FAR))
+        draws[:, 11] = np.where(u[:, 12] < self.rescaled / 2, close, np.where(u[:, 12] < self.rescaled, far, 1))
+        draws[:, 12:14] = u[:, 14:16]
         return torch.from_numpy(draws)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
@@ -110,13 +131,15 @@ class Augment:
         """What the draws mean for images of this size: one float64 tensor on the host, a row for each image.
 
         Columns: rows, columns and flip as drawn; two steps of `operations`; top, bottom, left and right end of the
-        hole; cosine and sine of the angle, divided by the zoom.
+        hole; cosine and sine of the angle, divided by the zoom; the view as drawn.
         """
         rows = draws.numpy()
         first = np.floor(rows[:, 7:9] * (height, width)) - self.cutout // 2
         hole = np.stack([first, first + self.cutout], axis=2).reshape(-1, 4)
         steps = [policy.steps(rows[:, k], rows[:, k + 1], height, width) for k in (3, 5)]
-        return torch.from_numpy(np.concatenate([rows[:, :3], *steps, hole, self._circle(rows[:, 9:])], axis=1))
+        return torch.from_numpy(
+            np.concatenate([rows[:, :3], *steps, hole, self._circle(rows[:, 9:11]), rows[:, 11:]], axis=1)
+        )
 
     def _circle(self, turns: Array) -> Array:
         if not (self.degrees or self.scale):
@@ -132,7 +155,7 @@ class Augment:
         return self._floats(self._bytes(images, plan, operations.for_all), plan)
 
     def _bytes(self, images: Tensor, plan: Tensor, operate: operations.Way) -> Tensor:
-        moves, first, second, hole, _ = torch.split(plan, _PARTS, dim=1)
+        moves, first, second, hole, *_ = torch.split(plan, _PARTS, dim=1)
         if self.pad or self.flip:
             images = geometry.move(images, moves, self.pad, reflect=self.border == "reflect")
         if self.autoaugment:
@@ -143,6 +166,9 @@ class Augment:
 
     def _floats(self, images: Tensor, plan: Tensor) -> Tensor:
         floats = images.to(torch.float32).div_(255)
+        *_, circle, views = torch.split(plan, _PARTS, dim=1)
         if self.degrees or self.scale:
-            floats = geometry.turn(floats, torch.split(plan, _PARTS, dim=1)[-1])
+            floats = geometry.turn(floats, circle)
+        if self.rescaled:
+            floats = geometry.view(floats, views)
         return floats

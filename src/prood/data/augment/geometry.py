@@ -1,4 +1,4 @@
-"""Operations that move pixels: crop and mirror, Pillow's nearest affine map, and a bilinear turn."""
+"""Operations that move pixels: crop and mirror, Pillow's nearest affine map, bilinear turns and views."""
 
 import math
 
@@ -121,6 +121,24 @@ def turn(images: Tensor, circle: Tensor) -> Tensor:
     # Where output pixel (y, x) comes from; grid_sample wants half-widths as the unit and the y axis pointing down.
     grid = torch.stack([(cos * x - sin * y) * (2 / width), (sin * x + cos * y) * (2 / height)], dim=-1)
     return grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+def view(images: Tensor, views: Tensor) -> Tensor:
+    """A part of each float image, or more than all of it, as big as the image, bilinear.
+
+    views: (n, 3), the side of what is seen in sides of the image, and its place, down and right: at 0 and 1 it ends
+    where the image does, at 1/2 it is in the middle. Around the image its mirror images go on. Where the side is 1, the
+    image stays as it is, to the bit.
+    """
+    height, width = images.shape[2:]
+    side, down, right = views.to(images).T[:, :, None, None]
+    y = (torch.arange(height, device=images.device, dtype=images.dtype)[:, None] + 0.5) * (2 / height) - 1
+    x = (torch.arange(width, device=images.device, dtype=images.dtype) + 0.5) * (2 / width) - 1
+    # In grid_sample's units the image is [−1, 1].
+    across, along = side * x + (1 - side) * (2 * right - 1), side * y + (1 - side) * (2 * down - 1)
+    grid = torch.stack([across.expand(-1, height, -1), along.expand(-1, -1, width)], dim=-1)
+    seen = grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+    return torch.where(side[:, None] == 1, images, seen)
 
 
 def _fixed(values: Tensor) -> Tensor:
