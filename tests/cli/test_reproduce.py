@@ -28,6 +28,8 @@ def asked(monkeypatch):
     ("words", "complaint"),
     [
         (["cifar10", "--attacks", "papre"], "there is no attack preset 'papre': choose one of"),
+        (["cifar10", "--model", "prodo"], "there is no model 'prodo' to reproduce: choose among plain, oe,"),
+        (["cifar10", "--fast", "--model", "oe"], "--fast makes two models: leave out --model, or --fast"),
         (["table", "mian"], "there is no table 'mian': choose one of properties, main,"),
         (["figure", "main"], "there is no figure 'main': choose one of"),
         (["table", "main", "--recipe", "mnist"], "no recipe 'mnist': choose one of"),
@@ -48,17 +50,30 @@ def test_everything_by_default(prood, asked):
     ((kind, study, options),) = asked
     assert (kind, study.name, study.folder, study.outside) == ("all", "cifar100", Path("runs/cifar100"), None)
     assert (study.seed, study.device, study.command) == (0, None, "prood reproduce cifar100")
-    assert options == {"results": Path("results"), "attacks": "paper", "attacked": 100}
+    assert options == {"models": (), "results": Path("results"), "attacks": "paper", "attacked": 100}
 
 
 def test_options_reach_the_study(prood, asked):
     words = ["cifar10", "--out", "svhn", "--runs", "there", "--results", "here"]
-    words += ["--attacks", "none", "--attacked", "7", "--seed", "2", "--device", "cpu"]
+    words += [
+        "--attacks",
+        "none",
+        "--attacked",
+        "7",
+        "--seed",
+        "2",
+        "--device",
+        "cpu",
+        "--model",
+        "oe",
+        "--model",
+        "prood",
+    ]
     assert prood("reproduce", *words)[0] == 0
     ((_, study, options),) = asked
     assert (study.folder, study.outside, study.seed, study.device) == (Path("there"), "svhn", 2, "cpu")
     assert study.command == "prood reproduce " + " ".join(words)
-    assert options == {"results": Path("here"), "attacks": None, "attacked": 7}
+    assert options == {"models": ["oe", "prood"], "results": Path("here"), "attacks": None, "attacked": 7}
 
 
 def test_another_seed_has_a_folder_of_its_own(prood, asked):
@@ -75,6 +90,15 @@ def test_the_fast_way_has_a_folder_of_its_own(prood, asked):
     assert [(kind, study.folder) for kind, study, _ in asked] == [
         ("fast", Path("runs/cifar10-fast")),
         ("fast", Path("mine")),
+    ]
+
+
+def test_another_out_distribution_has_a_folder_of_its_own(prood, asked):
+    assert prood("reproduce", "cifar10", "--out", "natural32:train")[0] == 0
+    assert prood("reproduce", "cifar10", "--out", "mosaic:far/away/natural32/train", "--seed", "1")[0] == 0
+    assert [study.folder for _, study, _ in asked] == [
+        Path("runs/cifar10@natural32"),
+        Path("runs/cifar10@natural32/seed-1"),
     ]
 
 

@@ -155,6 +155,35 @@ def test_every_model_is_published(done):
         assert one.shift == (chosen(study, "-ibp" if run.endswith("-ibp") else "") if joint else None)
 
 
+@pytest.mark.parametrize(
+    ("models", "trained"),
+    [
+        (["plain"], ["plain"]),
+        (["discriminator-ibp"], ["discriminator-ibp"]),
+        (["prood-s-ibp"], ["discriminator-ibp", "oe", "prood-s-ibp", "start/discriminator-ibp"]),
+        (["shipped", "prood"], ["compact", "discriminator", "oe", "prood", "shipped", "start/discriminator"]),
+    ],
+)
+def test_a_part_of_the_models_is_made_with_what_it_needs_and_published_alone(done, tmp_path, models, trained):
+    study, _ = done
+    part = study_in(tmp_path / "runs", seed=3)
+    reproduce(part, models=models, results=tmp_path / "results", attacks=None)
+    made = {str(file.parent.relative_to(part.folder)) for file in part.folder.rglob("model.safetensors")}
+    assert made == set(trained)
+    for run in made:
+        assert fingerprint(load(part.folder / run)[0]) == fingerprint(load(study.folder / run)[0])
+    published = {one.file.removesuffix("-3.json"): one for one in read_published(tmp_path / "results")}
+    assert set(published) == {f"cifar10/cifar100/{run}" for run in models}
+    choices = {file.parent.name for file in (tmp_path / "results").rglob("shift.json")}
+    assert choices == {name.removeprefix("start/") for name in made if name.startswith("start/")}
+
+
+def test_a_model_that_there_is_none_of_is_refused_before_anything_is_made(tmp_path):
+    with pytest.raises(ProodError, match="there is no model 'robust' to reproduce: choose among plain, oe"):
+        reproduce(study_in(tmp_path / "runs"), models=["oe", "robust"], results=tmp_path / "results")
+    assert not list(tmp_path.iterdir())
+
+
 def test_only_the_discriminator_is_also_certified_by_crown(done, miniature):
     _, results = done
     crown = [(run, options["eps"]) for run, options in miniature if options.get("method") == "crown"]
@@ -293,7 +322,7 @@ def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
     study, results = done
     runs = ("oe", "discriminator", "prood")
     monkeypatch.setattr(module, "OWN", runs)
-    monkeypatch.setattr(module, "train_all", lambda study: None)
+    monkeypatch.setattr(module, "make", lambda study, run: None)
     before = {path: path.read_bytes() for path in (*results.rglob("*.json"), *study.folder.rglob("results.json"))}
     asked = []
 

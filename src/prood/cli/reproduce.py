@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,9 +55,13 @@ def study(
     outside: Annotated[
         str | None, typer.Option("--out", metavar="NAME", help="Train against another out-distribution.")
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this model, and what it needs (may be repeated): plain, oe, prood …, shipped."),
+    ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(help="Folder for the runs; else runs/NAME, or runs/NAME/seed-N; --fast: NAME-fast."),
+        typer.Option(help="Folder for the runs; else runs/NAME[@OUT][-fast][/seed-N], by --out, --fast and --seed."),
     ] = None,
     results: Results = RESULTS,
     attacks: Annotated[str, typer.Option(help="fast, paper, strong or none.")] = "paper",
@@ -66,22 +71,28 @@ def study(
 ) -> None:
     """The paper's models on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
 
-    Plain, OE, the discriminator with the paper's loss and with ours, ProoD and ProoD-S with either. What is in the
-    folder already is not made again. 'prood results' then makes the page of all published results.
+    plain, oe, discriminator-ibp (the paper's, with intervals), discriminator (ours, with linear bounds), prood-ibp,
+    prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
+    already is not made again. 'prood results' then makes the page of all published results.
     """
     from prood.attacks import preset
+    from prood.errors import ProodError
     from prood.reproduce import Study, reproduce, run_fast
 
     if attacks != "none":
         preset(attacks)  # a wrong name is said now, not when everything is trained
     name = str(context.info_name)
-    # Two folders: 'prood' has the recipe's shift in one and the chosen shift in the other.
-    folder = runs or Path("runs") / (f"{name}-fast" if fast else name) / (f"seed-{seed}" if seed else "")
-    study = Study(name, folder, outside=outside, seed=seed, device=device, command=_command())
+    if fast and model:
+        raise ProodError("--fast makes two models: leave out --model, or --fast")
+    # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
+    study = Study(name, Path("runs"), outside=outside, seed=seed, device=device, command=_command())
+    kind = name + (f"@{study.against}" if outside else "") + ("-fast" if fast else "")
+    study = replace(study, folder=runs or study.folder / kind / (f"seed-{seed}" if seed else ""))
     if fast:
         run_fast(study)
     else:
-        reproduce(study, results=results, attacks=None if attacks == "none" else attacks, attacked=attacked)
+        preset_name = None if attacks == "none" else attacks
+        reproduce(study, models=model or (), results=results, attacks=preset_name, attacked=attacked)
 
 
 @reproduce.command("figure")

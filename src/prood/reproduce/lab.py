@@ -24,13 +24,11 @@ from prood.evaluation import Published, evaluate_run, publish, read_published
 from prood.evaluation.measured import measured
 from prood.evaluation.published import has_news, read_json, set_name
 from prood.models import MODEL_FILE, fingerprint, load
-from prood.reproduce.study import MODELS, STUDIES, Study
+from prood.reproduce.study import MODELS, PAPERS, STUDIES, Study
 from prood.training import Recipe, combine, images_to_choose_by, load_recipe, train
 
 LABS = ("quickstart", *STUDIES)
 ENTRY = {entry.run: entry for entry in ENTRIES}
-PAPERS = "-ibp"
-"""The ending of runs on CIFAR with the paper's discriminator, whose bounds are intervals."""
 SHORTER = {"quickstart": {"robust": ("train.epochs=8", "train.eps_ramp=4")}}
 """Schedules that are cut so that all experiments of the quickstart take minutes; the published recipe says so, too."""
 

@@ -10,7 +10,8 @@ from prood.evaluation.page import escaped, markdown_table
 from prood.evaluation.paper import PaperRow, paper_rows
 from prood.evaluation.published import set_name
 from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
-from prood.reproduce.lab import PAPERS, Lab
+from prood.reproduce.lab import Lab
+from prood.reproduce.study import PAPERS
 
 Content = dict[str, Any]
 HEADINGS = {name: text for names in METRICS.values() for name, text in names.items()}

@@ -185,25 +185,30 @@ MODELS = {
     "robust-prood": "Robust-ProoD",
 }
 """Runs and their titles. A discriminator is trained as in the paper, with intervals (ibp), or with linear bounds."""
+PAPERS = "-ibp"
+"""The ending of runs with the paper's discriminator, whose bounds are intervals."""
+SHIPPED = "shipped"
+"""The run of the compact joint model that comes with the package."""
 OWN = tuple(MODELS)[:8]
-"""What `reproduce` makes. The baselines are made for the tables that show them: 'prood reproduce table main'."""
+"""What `reproduce` makes besides. The baselines come with the tables that show them: 'prood reproduce table main'."""
 
 
-def train_all(study: Study) -> None:
-    """Every model of the table: the classifiers, both discriminators, and the joint models at the chosen shifts."""
-    recipe = study.recipe()
-    study.train("discriminator", "discriminator", recipe)
-    study.train("discriminator-ibp", "discriminator", study.recipe("ibp"))
-    study.train("plain", "plain", recipe)
-    study.train("oe", "oe", recipe)
-    for ending in ("", "-ibp"):
-        study.joint(f"prood{ending}", f"discriminator{ending}")
-        shift = study.shift(f"discriminator{ending}")
-        classifier, discriminator, run = (
-            study.folder / name for name in ("oe", f"discriminator{ending}", f"prood-s{ending}")
-        )
-        if not (run / MODEL_FILE).is_file():
-            combine(classifier, discriminator, run, shift=shift, resume=True)
+def make(study: Study, run: str) -> None:
+    """Train a model of the table, and before it what it is made of; what is there is taken as it is."""
+    base, ending = run.removesuffix(PAPERS), PAPERS if run.endswith(PAPERS) else ""
+    if base in ("plain", "oe"):
+        study.train(run, base, study.recipe())
+    elif base == "discriminator":
+        study.train(run, base, study.recipe("ibp" if ending else "fast"))
+    else:
+        discriminator = f"discriminator{ending}"
+        make(study, discriminator)
+        if base == "prood":
+            study.joint(run, discriminator)
+        elif not (study.folder / run / MODEL_FILE).is_file():
+            make(study, "oe")
+            parts = (study.folder / name for name in ("oe", discriminator, run))
+            combine(*parts, shift=study.shift(discriminator), resume=True)
 
 
 def run_fast(study: Study) -> Results:
@@ -223,7 +228,7 @@ def ship(study: Study, results: Path) -> Path:
     recipe = study.recipe("fast", *COMPACT)
     shift = study.shift("discriminator")
     study.train("compact", "prood", recipe, on="discriminator", shift=shift)
-    run = study.folder / "shipped"
+    run = study.folder / SHIPPED
     model, about = load(study.folder / "compact", device=processes.device(study.device))
     if not (run / MODEL_FILE).is_file():
         model = rounded(model)
@@ -239,32 +244,48 @@ def ship(study: Study, results: Path) -> Path:
         facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "data")}
         threshold = threshold_at(confidence.cpu().numpy(), TPR)
         save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=TPR, **facts)
-    study.evaluate("shipped")
-    file = study.publish("shipped", "ProoD, linear bound, compact", results)
+    study.evaluate(SHIPPED)
+    file = study.publish(SHIPPED, "ProoD, linear bound, compact", results)
     (published,) = [one for one in read_published(file.parent) if one.file == file.name]
     write_text(run / f"{study.name}.md", card(published, read_metadata(run), name=study.name))
     return run
 
 
 def reproduce(
-    study: Study, *, results: Path = Path("results"), attacks: str | None = "paper", attacked: int = 100
+    study: Study,
+    *,
+    models: Sequence[str] = (),
+    results: Path = Path("results"),
+    attacks: str | None = "paper",
+    attacked: int = 100,
 ) -> None:
-    """All of it: train, choose the shifts, certify, ship, attack; each model is published under `results`.
+    """Train, choose the shifts, certify, ship, attack: all models, or these; each is published under `results`.
 
     The attacks come last and see `attacked` images of each set: they take longer than everything else.
     """
-    train_all(study)
-    for run in OWN:
+    known = (*OWN, SHIPPED)
+    for model in models:
+        if model not in known:
+            raise ProodError(f"there is no model {model!r} to reproduce: choose among {', '.join(known)}")
+    wanted = [run for run in known if not models or run in models]
+    runs = [run for run in wanted if run != SHIPPED]
+    for run in runs:
+        make(study, run)
+    for run in runs:
         study.evaluate(run)
         study.publish(run, MODELS[run], results)
-    ship(study, results)
-    study.evaluate("discriminator", method="crown", eps=study.recipe().evaluate.eps[:1])
-    study.publish("discriminator", MODELS["discriminator"], results)
+    if SHIPPED in wanted:
+        make(study, "discriminator")
+        ship(study, results)
+    if "discriminator" in runs:
+        study.evaluate("discriminator", method="crown", eps=study.recipe().evaluate.eps[:1])
+        study.publish("discriminator", MODELS["discriminator"], results)
     place = results / study.name / study.against
-    for ending in ("", "-ibp"):
-        chosen = (study.folder / f"discriminator{ending}-shift.json").read_text(encoding="utf-8")
-        write_text(place / f"discriminator{ending}" / "shift.json", chosen)
+    for discriminator in ("discriminator", f"discriminator{PAPERS}"):
+        chosen = study.folder / f"{discriminator}-shift.json"
+        if chosen.is_file():
+            write_text(place / discriminator / "shift.json", chosen.read_text(encoding="utf-8"))
     if attacks:
-        for run in OWN:
+        for run in runs:
             study.evaluate(run, attacks=attacks, limit=attacked)
             study.publish(run, MODELS[run], results)

@@ -11,7 +11,8 @@ from prood.evaluation.published import set_name
 from prood.evaluation.table import MISSING, radius_text
 from prood.reproduce import rows
 from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import PAPERS, Lab
+from prood.reproduce.lab import Lab
+from prood.reproduce.study import PAPERS
 
 METHOD = {entry.run: entry.method for entry in ENTRIES}
 TICKS = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prood.reproduce import rows
 from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import PAPERS, Lab
+from prood.reproduce.lab import Lab
+from prood.reproduce.study import PAPERS
 
 
 def make(lab: Lab) -> Content:
