@@ -55,23 +55,12 @@ def test_everything_by_default(prood, asked):
 
 def test_options_reach_the_study(prood, asked):
     words = ["cifar10", "--out", "svhn", "--runs", "there", "--results", "here"]
-    words += [
-        "--attacks",
-        "none",
-        "--attacked",
-        "7",
-        "--seed",
-        "2",
-        "--device",
-        "cpu",
-        "--model",
-        "oe",
-        "--model",
-        "prood",
-    ]
+    words += ["--attacks", "none", "--attacked", "7", "--seed", "2", "--device", "cpu"]
+    words += ["--model", "oe", "--model", "prood", "--shift", "1.5"]
     assert prood("reproduce", *words)[0] == 0
     ((_, study, options),) = asked
     assert (study.folder, study.outside, study.seed, study.device) == (Path("there"), "svhn", 2, "cpu")
+    assert study.delta == 1.5
     assert study.command == "prood reproduce " + " ".join(words)
     assert options == {"models": ["oe", "prood"], "results": Path("here"), "attacks": None, "attacked": 7}
 

@@ -178,6 +178,14 @@ def test_a_part_of_the_models_is_made_with_what_it_needs_and_published_alone(don
     assert choices == {name.removeprefix("start/") for name in made if name.startswith("start/")}
 
 
+def test_a_shift_that_is_set_is_not_chosen(tmp_path):
+    study = study_in(tmp_path / "runs", seed=3, delta=1.25)
+    reproduce(study, models=["prood", "prood-s"], results=tmp_path / "results", attacks=None)
+    assert sorted(path.name for path in study.folder.iterdir()) == ["discriminator", "oe", "prood", "prood-s"]
+    assert {load(study.folder / run)[1].shift for run in ("prood", "prood-s")} == {1.25}
+    assert [one.shift for one in read_published(tmp_path / "results")] == [1.25, 1.25]
+
+
 def test_a_model_that_there_is_none_of_is_refused_before_anything_is_made(tmp_path):
     with pytest.raises(ProodError, match="there is no model 'robust' to reproduce: choose among plain, oe"):
         reproduce(study_in(tmp_path / "runs"), models=["oe", "robust"], results=tmp_path / "results")

@@ -59,6 +59,10 @@ def study(
         list[str] | None,
         typer.Option(help="Only this model, and what it needs (may be repeated): plain, oe, prood …, shipped."),
     ] = None,
+    shift: Annotated[
+        float | None,
+        typer.Option(help="Δ of the joint models, that of other seeds say; else chosen on training images."),
+    ] = None,
     runs: Annotated[
         Path | None,
         typer.Option(help="Folder for the runs; else runs/NAME[@OUT][-fast][/seed-N], by --out, --fast and --seed."),
@@ -85,7 +89,7 @@ def study(
     if fast and model:
         raise ProodError("--fast makes two models: leave out --model, or --fast")
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
-    study = Study(name, Path("runs"), outside=outside, seed=seed, device=device, command=_command())
+    study = Study(name, Path("runs"), outside=outside, seed=seed, delta=shift, device=device, command=_command())
     kind = name + (f"@{study.against}" if outside else "") + ("-fast" if fast else "")
     study = replace(study, folder=runs or study.folder / kind / (f"seed-{seed}" if seed else ""))
     if fast:

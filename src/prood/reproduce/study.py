@@ -57,6 +57,7 @@ class Study:
     folder: Path
     outside: str | None = None  # another training out-distribution than the recipe's
     seed: int = 0
+    delta: float | None = None  # the shift of every joint model; else it is chosen
     device: str | None = None
     command: str = ""
     console: Console = field(default_factory=Console)
@@ -98,11 +99,13 @@ class Study:
         return model
 
     def shift(self, discriminator: str) -> float:
-        """Choose by the paper's rule among joint models with every shift, of one classifier.
+        """The one that is set, else choose by the paper's rule among joint models with every shift, of one classifier.
 
-        It is trained in full, at the recipe's shift. The paper trains one for each; of a few epochs only, their AUCs
-        went up and down from one shift to the next, by more than those of a trained classifier differ in all.
+        That one is trained in full, at the recipe's shift. The paper trains one for each; of a few epochs only, their
+        AUCs went up and down from one shift to the next, by more than those of a trained classifier differ in all.
         """
+        if self.delta is not None:
+            return self.delta
         file = self.folder / f"{discriminator}-shift.json"
         if not file.is_file():
             recipe, device = self.recipe(), processes.device(self.device)
@@ -212,12 +215,13 @@ def make(study: Study, run: str) -> None:
 
 
 def run_fast(study: Study) -> Results:
-    """Discriminator, joint model at the recipe's shift, and what is proved of it."""
+    """Discriminator, joint model at the recipe's shift if none is set, and what is proved of it."""
     recipe = study.recipe()
+    shift = recipe.shift if study.delta is None else study.delta
     for method, settings in QUICK.items():
         recipe = recipe.with_settings(method, settings)
     study.train("discriminator", "discriminator", recipe)
-    study.train("prood", "prood", recipe, on="discriminator", shift=recipe.shift)
+    study.train("prood", "prood", recipe, on="discriminator", shift=shift)
     results = study.evaluate("prood", eps=recipe.evaluate.eps[:1])
     study.console.print(results_table(results))
     return results
