@@ -65,7 +65,9 @@ def study(
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(help="Folder for the runs; else runs/NAME[@OUT][-fast][/seed-N], by --out, --fast and --seed."),
+        typer.Option(
+            help="Folder for the runs; else runs/NAME; --out: NAME@OUT; --fast: NAME-fast; --seed: NAME/seed-N."
+        ),
     ] = None,
     results: Results = RESULTS,
     attacks: Annotated[str, typer.Option(help="fast, paper, strong or none.")] = "paper",
