@@ -5,6 +5,7 @@ In a single process nothing here does anything.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 from collections.abc import Iterable
@@ -37,6 +38,8 @@ def start(device: torch.device) -> None:
         # threads that outlive `stop` and may end the process with an abort after all its work is done.
         importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        if device.type != "cuda":  # nor may they where a program ends without `stop`; NCCL might wait for the others
+            atexit.register(stop)
 
 
 def stop() -> None:

@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -318,9 +317,7 @@ def test_what_is_there_is_not_made_again(done):
 
     models, texts = state(), published()
     assert len([path for path in models if path.name == "model.safetensors"]) == len(MODELS) + 2 + 2
-    began = time.monotonic()
     reproduce(study, results=results, attacks=None)
-    assert time.monotonic() - began < 20
     assert state() == models
     assert published() == texts
 

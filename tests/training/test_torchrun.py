@@ -57,23 +57,28 @@ def whole(toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_no_thread_outlives_the_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", ["processes.stop()", "", "raise SystemExit(0)"])
+def test_no_thread_outlives_the_group(last: str, tmp_path: Path) -> None:
     """One that does may abort a process that has done all its work."""
     script = tmp_path / "threads.py"
     script.write_text(
-        "import os, torch\n"
+        "import atexit, os, torch\n"
         "from prood import processes\n"
         "def threads():\n"
         "    return [open(f'/proc/self/task/{id}/comm').read() for id in os.listdir('/proc/self/task')]\n"
+        "def check():\n"
+        "    assert not any('gloo' in name for name in threads()), threads()\n"
+        "    print('checked')\n"
+        "atexit.register(check)\n"  # what is registered first comes last
         "processes.start(torch.device('cpu'))\n"
         "torch.optim.SGD([torch.zeros(3, requires_grad=True)])\n"
         "assert processes.total(torch.ones(1)).item() == 2\n"
         "assert any('gloo' in name for name in threads()), threads()\n"
-        "processes.stop()\n"
-        "assert not any('gloo' in name for name in threads()), threads()\n"
+        f"{last}\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", *HERE, str(script)]
-    ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    printed = ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    assert printed.count("checked") == 2, printed
 
 
 def test_two_processes_train_and_evaluate(whole: Path, toml: Path) -> None:
