@@ -20,6 +20,12 @@ def replacing(path: Path) -> Iterator[Path]:
         aside.unlink(missing_ok=True)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Tensors, too: what safetensors' save_file puts beside a file while it writes, a kill leaves there."""
+    with replacing(path) as aside:
+        aside.write_bytes(content)
+
+
 def write_text(path: Path, text: str) -> None:
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")

@@ -290,11 +290,12 @@ def test_a_model_that_build_did_not_make(tmp_path: Path, model: nn.Module) -> No
 def test_nothing_half_written(saved: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     before = saved.read_bytes()
 
-    def fail(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-        Path(path).write_bytes(before[:100])
+    def fail(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[:100])
         raise error
 
-    monkeypatch.setattr(files, "save_file", fail)
+    monkeypatch.setattr(Path, "write_bytes", fail)
     for target in (saved, saved.with_name("new.safetensors")):
         with pytest.raises(type(error)):
             save(used(SMALL, seed=1), target)

@@ -146,13 +146,13 @@ def test_a_checkpoint_is_written_aside_and_renamed(tmp_path: Path, monkeypatch: 
     run.save_checkpoint(model, made, 1)
     first = run.checkpoint.read_bytes()
 
-    def interrupted(tensors: object, path: Path, metadata: object) -> None:
+    def interrupted(path: Path, content: bytes) -> None:
         assert path != run.checkpoint
         assert path.parent == run.folder  # on the same file system, or the rename would not be atomic
-        path.write_bytes(b"half of it")
+        path.write_text("half of it")
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("prood.training.run.save_file", interrupted)
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
     with pytest.raises(OSError, match="no space left"):
         run.save_checkpoint(model, made, 2)
     assert run.checkpoint.read_bytes() == first

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialized
 from torch import Tensor, nn
 
 from prood import pretrained
-from prood.atomic import replacing
+from prood.atomic import write_bytes
 from prood.errors import ProodError
 from prood.models.architectures import build, spec_of
 from prood.models.joint import ProoD
@@ -85,8 +85,7 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in values.items()}
     for part in wrapped_parts(model):
         part.store(Path(path).parent)
-    with replacing(Path(path)) as aside:
-        save_file(tensors, aside, metadata={KEY: json.dumps(asdict(metadata))})
+    write_bytes(Path(path), serialized(tensors, metadata={KEY: json.dumps(asdict(metadata))}))
     return metadata
 
 

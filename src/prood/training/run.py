@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialized
 from torch import nn
 
-from prood.atomic import replacing, write_text
+from prood.atomic import write_bytes, write_text
 from prood.errors import ProodError
 from prood.models import MODEL_FILE
 
@@ -85,10 +85,8 @@ class Run:
         tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
         for index, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": v for key, v in state.items() if isinstance(v, torch.Tensor)}
-        with replacing(self.checkpoint) as aside:
-            save_file(
-                {name: value.contiguous() for name, value in tensors.items()}, aside, metadata={"step": str(step)}
-            )
+        tensors = {name: value.contiguous() for name, value in tensors.items()}
+        write_bytes(self.checkpoint, serialized(tensors, metadata={"step": str(step)}))
 
     def load_checkpoint(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
         """Put model and optimiser back to where they were; the number of steps done, 0 without a checkpoint."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from prood.atomic import replacing
+from prood.atomic import write_bytes
 from prood.errors import ProodError
 from prood.models.architectures import architecture, build
 from prood.models.wrapped.foreign import first_line
@@ -153,8 +153,7 @@ class Wrapped(nn.Module):
             ) from None
         if sha256(content) != self.facts.sha256:
             raise ProodError(f"{self.path} was changed since the model was loaded: load it again")
-        with replacing(target) as aside:
-            aside.write_bytes(content)
+        write_bytes(target, content)
         self.path, self.content = target, None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Wrapped:
