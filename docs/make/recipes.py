@@ -47,7 +47,7 @@ def _toml(value: Any) -> str:
 def page() -> str:
     text = HEAD
     text += "## [data]\n\n" + table(keys.DATA, Data)
-    text += "## [augment]\n\nThe same for both sets of a step.\n\n" + table(keys.AUGMENT, Augment)
+    text += "## [augment]\n\nThe same for both sets of a step, but for `rescaled`.\n\n" + table(keys.AUGMENT, Augment)
     text += FOR_ONE.format(table="augment")
     required = dict.fromkeys(keys.NETWORKS, "required")
     text += "## [networks]\n\n" + table(keys.NETWORKS, defaults=required) + AFTER_NETWORKS

@@ -437,12 +437,16 @@ def test_too_little_disk_space_is_noticed_first(server: Server, folder: Path) ->
 
 
 @pytest.mark.parametrize("host", ["closed", "unknown"])
-def test_an_unreachable_host_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+def test_an_unreachable_host_is_named_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """There is no second try."""
+    attempt, tries = download._attempt, []
+    monkeypatch.setattr(download, "_attempt", lambda *words: (tries.append(words), attempt(*words)))
     monkeypatch.setenv("no_proxy", "*")
     place = f"127.0.0.1:{closed_port()}" if host == "closed" else "no-such-host.invalid"
     register(Download(f"http://{place}/x", 1))
     with pytest.raises(ProodError, match=rf"{place.partition(':')[0]} cannot be reached \(.*same command continues"):
         get()
+    assert len(tries) == 1
 
 
 def test_sets_that_need_no_fetching_say_why(folder: Path) -> None:

@@ -81,6 +81,7 @@ def study(
     prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
     already is not made again. 'prood results' then makes the page of all published results.
     """
+    from prood import processes
     from prood.attacks import preset
     from prood.errors import ProodError
     from prood.reproduce import Study, reproduce, run_fast
@@ -97,8 +98,14 @@ def study(
     if fast:
         run_fast(study)
     else:
-        preset_name = None if attacks == "none" else attacks
-        reproduce(study, models=model or (), results=results, attacks=preset_name, attacked=attacked)
+        reproduce(
+            study,
+            models=model or (),
+            results=results,
+            attacks=None if attacks == "none" else attacks,
+            attacked=attacked,
+        )
+    processes.stop()
 
 
 @reproduce.command("figure")

@@ -18,7 +18,7 @@ CLOSE, FAR = (1 / 8, 1 / 2), (3 / 2, 4)
 
 _PARTS = [3, operations.STEP, operations.STEP, 4, 2, 3]  # of a plan: move, two operations, hole, turn, view
 _UNIFORMS = 12  # the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to
-_OF_VIEWS = 4
+_OF_VIEWS = 4  # whether, how large, and where, down and right
 
 
 @dataclass(frozen=True)
