@@ -168,7 +168,7 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
     folder.mkdir(parents=True)
     candidates = [{"shift": shift, "accuracy": 0.94, "auc": 0.9 + shift / 100, "gauc": 0.5} for shift in (0.0, 3.0)]
     content = {"inside": "cifar10", "outside": "cifar100", "discriminator": "ProoD-Disc", "baseline": {"auc": 0.91}}
-    content |= {"candidates": candidates, "chosen": 3.0, "rule": "highest GAUC", "images": 5000}
+    content |= {"classifier": "oe", "candidates": candidates, "chosen": 3.0, "rule": "highest GAUC", "images": 5000}
     (folder / "shift.json").write_text(json.dumps(content))
     rows = [{"step": "discriminator", "seconds_per_epoch": 1.2345, "limit": 0.5, "plain": 1234.0}, {"step": "oe"}]
     (tmp_path / "gpu.json").write_text(json.dumps({"machine": "H200", "command": "python gpu.py", "rows": rows}))
@@ -176,11 +176,11 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
     found = tables(page)
     assert found["The shift for cifar10, trained against cifar100"] == [
         ["shift Δ", "Acc", "AUC", "GAUC"],
-        ["OE, to compare with", "–", "91.0", "–"],
-        ["0", "94.0", "90.0", "50.0"],
-        ["**3**", "**94.0**", "**93.0**", "**50.0**"],
+        ["OE, to compare with", "–", "91.00", "–"],
+        ["0", "94.00", "90.00", "50.00"],
+        ["**3**", "**94.00**", "**93.00**", "**50.00**"],
     ]
-    assert "rule: highest GAUC; images: 5000." in page
+    assert "discriminator: ProoD-Disc; classifier: oe; rule: highest GAUC; images: 5000." in page
     assert found["Speed"] == [
         ["step", "seconds per epoch", "limit", "plain"],
         ["discriminator", "1.23", "0.5", "1,234"],

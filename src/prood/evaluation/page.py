@@ -21,7 +21,7 @@ from prood.evaluation.published import (
 )
 from prood.evaluation.report.formats import MEANING
 from prood.evaluation.seeds import Group, Statistic, grouped
-from prood.evaluation.table import METRICS, MISSING, Kind, percent, radius_text
+from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
 
 HEAD = """# Results
 
@@ -129,16 +129,21 @@ def _by_method(groups: list[Group], sets: list[str], radii: list[float]) -> list
 
 
 def _shift(content: dict[str, Any]) -> list[str]:
-    """The choice of the shift Δ; `rule` says how it was made."""
+    """The choice of the shift Δ; `rule` says how it was made. Two decimals: AUCs that it compares may be that close."""
     names = ("accuracy", "auc", "gauc")
+
+    def cell(value: Any) -> str:
+        return _number(value, lambda fraction: f"{100 * fraction:.2f}")
+
     lines = [["shift Δ", "Acc", "AUC", "GAUC"]]
     baseline = content.get("baseline") or {}
-    lines += [["OE, to compare with", *(_number(baseline.get(name), percent) for name in names)]] if baseline else []
+    lines += [["OE, to compare with", *(cell(baseline.get(name)) for name in names)]] if baseline else []
     for row in content.get("candidates") or []:
-        cells = [_number(row.get("shift")), *(_number(row.get(name), percent) for name in names)]
-        lines.append([f"**{cell}**" if row.get("shift") == content.get("chosen") else cell for cell in cells])
+        cells = [_number(row.get("shift")), *(cell(row.get(name)) for name in names)]
+        lines.append([f"**{text}**" if row.get("shift") == content.get("chosen") else text for text in cells])
     inside, outside = (escaped(str(content.get(key, MISSING))) for key in ("inside", "outside"))
-    facts = [f"{key}: {escaped(str(content[key]))}" for key in ("discriminator", "rule", "images") if content.get(key)]
+    keys = ("discriminator", "classifier", "rule", "images")
+    facts = [f"{key}: {escaped(str(content[key]))}" for key in keys if content.get(key)]
     title = f"## The shift for {inside}, trained against {outside}"
     return [title, "Bold: chosen. " + "; ".join(facts) + ".", markdown_table(lines)]
 

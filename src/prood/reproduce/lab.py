@@ -157,9 +157,6 @@ class Lab:
                 combine(needed[0], needed[1], folder, shift=self.shift(ending), resume=True)
             processes.barrier()
             return
-        if self.is_study and entry.method == "prood" and seed == 0:
-            self._study.joint(run, needed[0].name)
-            return
         papers = ending and base == "discriminator"
         settings = (*entry.settings, *SHORTER.get(self.name, {}).get(base, ()))
         recipe = self.recipe(seed=seed, of=load_recipe(f"{self.name}-ibp") if papers else None)
