@@ -65,6 +65,15 @@ def test_options_reach_the_study(prood, asked):
     assert options == {"models": ["oe", "prood"], "results": Path("here"), "attacks": None, "attacked": 7}
 
 
+def test_the_published_command_holds_no_folder_of_one_machine(prood, asked):
+    words = ["cifar10", "--results", "/home/me/results", "--runs=/disk/runs", "--out", "mosaic:/data/natural32/train"]
+    assert prood("reproduce", *words)[0] == 0
+    ((_, study, options),) = asked
+    assert options["results"] == Path("/home/me/results")
+    expected = "prood reproduce cifar10 --results results --runs=runs --out mosaic:natural32/train"
+    assert study.command == expected
+
+
 def test_another_seed_has_a_folder_of_its_own(prood, asked):
     """The one in which experiments look for it."""
     assert prood("reproduce", "cifar10", "--seed", "2")[0] == 0

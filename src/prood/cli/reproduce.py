@@ -214,4 +214,8 @@ def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: boo
 
 
 def _command() -> str:
-    return " ".join(["prood", *sys.argv[1:]])
+    """As it was typed, but for the folders of one machine: it is published."""
+    from prood.evaluation.published import portable
+
+    typed = [word.partition("=") for word in sys.argv[1:]]
+    return " ".join(["prood", *(portable(word) + equals + portable(value) for word, equals, value in typed)])
