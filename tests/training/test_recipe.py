@@ -53,7 +53,7 @@ def test_a_recipe_of_a_discriminator_says_where_its_classifiers_are(name: str) -
     assert set(others.train) == set(METHODS)
     for attribute in ("data", "classifier", "discriminator", "augment", "evaluate"):
         assert getattr(recipe, attribute) == getattr(others, attribute)
-    assert replace(others.augment_for("discriminator"), border="zeros") == recipe.augment_for("discriminator")
+    assert others.augment_for("discriminator") == recipe.augment_for("discriminator")  # they differ in the loss alone
     assert [one.objective("discriminator").bound for one in (recipe, others)] == ["ibp", "crown-ibp"]
     with pytest.raises(ProodError, match=rf"recipe '{name}' has no table \[train.oe\]"):
         recipe.resolved("oe")
