@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ from torch import nn
 from prood import ProodError, evaluate
 from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
-from prood.evaluation import auc, bootstrap, fpr, read_results
-from prood.models import Confidence, ProoD, Score, score_of
+from prood.evaluation import Results, auc, bootstrap, fpr, read_results
+from prood.models import Confidence, Curve, Discriminator, Fusion, ProoD, Score, score_of
 
 QUICK = APGD(iterations=5, restarts=2)
 
@@ -32,6 +33,45 @@ def test_the_metrics_are_those_of_the_scores(f, g, inside, outside):
     assert (result.classes, result.images, result.eps, result.seed) == (4, 30, 0.02, 0)
     np.testing.assert_allclose(result.scores.clean, clean, atol=1e-9)
     np.testing.assert_allclose(result.scores.certified, certified, atol=1e-9)
+
+
+def joint_models(f, g):
+    return {"joint": ProoD(f, g, 1.3), "fused": Fusion(f, g, Curve(1.5, 2.0, -1.0))}
+
+
+@pytest.mark.parametrize("kind", ["joint", "fused"])
+def test_bounds_of_the_discriminator_that_are_there_are_not_computed_again(f, g, inside, outside, kind, monkeypatch):
+    options = {"inside": inside, "outside": outside, "eps": [0.01, 0.05], "method": "ibp"}
+    bounds_of_g = evaluate(g, **options)
+    model = joint_models(f, g)[kind]
+    whole = evaluate(model, **options)
+
+    def refused(*_, **__):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(Discriminator, "upper_bound", refused)
+    reused = evaluate(model, **options, reuse=bounds_of_g, batch=7)
+    for one, other in zip(whole, reused, strict=True):
+        np.testing.assert_array_equal(one.scores.certified, other.scores.certified)
+        assert (one.gauc, one.gfpr95, one.identity) == (other.gauc, other.gfpr95, other.identity)
+
+
+@pytest.mark.parametrize(
+    "change", [{"eps": 0.03}, {"method": "crown-ibp"}, {"limit": 5}, {"seed": 1, "limit": 19}, "weights", "no scores"]
+)
+def test_bounds_of_anything_else_are_not_taken_over(f, g, inside, outside, change):
+    options = {"inside": inside, "outside": {"noise": outside["noise"]}, "eps": 0.05, "method": "ibp", "limit": 19}
+    known = evaluate(g, **options)
+    if change == "weights":
+        with torch.no_grad():
+            g.last.bias.add_(0.5)
+    elif change == "no scores":
+        known = Results(tuple(replace(one, scores=None) for one in known))
+    else:
+        options |= change
+    model = ProoD(f, g, 1.3)
+    (whole,), (reused,) = evaluate(model, **options), evaluate(model, **options, reuse=known)
+    np.testing.assert_array_equal(whole.scores.certified, reused.scores.certified)
 
 
 @pytest.mark.parametrize("stop", ["auc", "bound", "never"])

@@ -9,7 +9,7 @@ from PIL import Image
 from prood import ProodError
 from prood.data import load, open_set
 from prood.evaluation import Evaluation, Results, evaluate_run, gather, parse_radii, read_results
-from prood.models import ProoD, save
+from prood.models import Discriminator, ProoD, save
 
 
 @pytest.fixture
@@ -60,6 +60,31 @@ def test_the_recipe_may_say_which_bounds_certify(run, f, g):
     (planned,) = evaluate_run(run, **names, attacks=None, limit=4, device="cpu")
     (asked,) = evaluate_run(run, **names, attacks=None, limit=4, method="crown-ibp", device="cpu")
     assert [one.certificate.partition(",")[0] for one in (planned, asked)] == ["ibp", "crown-ibp"]
+
+
+def test_a_joint_model_takes_the_bounds_of_the_run_that_its_discriminator_is_from(run, f, g, monkeypatch):
+    asked = []
+    bound = Discriminator.upper_bound
+
+    def counted(self, images, *args, **options):
+        asked.append(len(images))
+        return bound(self, images, *args, **options)
+
+    monkeypatch.setattr(Discriminator, "upper_bound", counted)
+    names = {"inside": f"npz:{run.parent}/in.npz", "outside": [f"npz:{run.parent}/out.npz"]}
+    options = names | {"attacks": None, "limit": 12, "device": "cpu"}
+    alone = run.parent / "g"
+    save(g, alone / "model.safetensors", eps=0.05)
+    save(ProoD(f, g, 1.0), run / "model.safetensors", eps=0.05, recipe={"discriminator_run": str(alone)})
+    evaluate_run(alone, **options)
+    assert sum(asked) == 12
+    (reused,) = evaluate_run(run, **options)
+    assert sum(asked) == 12
+    for results in (run / "results.json", alone / "results.json"):  # what cannot be read is as if it were not there
+        results.write_text("{half") if results.parent == alone else results.unlink()
+    (computed,) = evaluate_run(run, **options)
+    assert sum(asked) == 24
+    assert (computed.gauc, computed.identity) == (reused.gauc, reused.identity)
 
 
 def test_of_a_set_on_disk_only_what_is_needed_is_read(f, tmp_path):

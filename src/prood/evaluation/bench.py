@@ -66,10 +66,18 @@ class Bench:
             values[rows] = function(images.floats(rows).to(self.device)).double().cpu()
         return self._total(values)
 
-    def confront(self, images: ImageSet, eps: float, inside: Tensor, reached: Callable[[float], None]) -> Measured:
+    def confront(
+        self,
+        images: ImageSet,
+        eps: float,
+        inside: Tensor,
+        reached: Callable[[float], None],
+        known: Tensor | None = None,
+    ) -> Measured:
         """Score, certify and attack the images, given the scores of the in-distribution.
 
-        `reached` is told how many images are done, those under attack in parts.
+        `reached` is told how many images are done, those under attack in parts. `known` are the bounds of the score's
+        part, where they were computed before.
         """
         before, world = 0, processes.world_size()
         names = ("clean", *(self.attack.names if self.attack else ()))
@@ -79,7 +87,8 @@ class Bench:
         costs = torch.zeros(3, dtype=torch.float64)
         for rows in torch.split(processes.own_rows(torch.arange(len(images))), self.batch):
             x = images.floats(rows).to(self.device)
-            clean, bound = self.score(x).double(), self._bounds(x, eps)
+            clean = self.score(x).double()
+            bound = self._bounds(x, eps) if known is None else self.score.bound_from(known[rows].to(self.device))
             points, attacked, settled = x, clean, torch.zeros_like(clean)
             if self.attack is not None:
                 began = time.monotonic()

@@ -46,6 +46,7 @@ def evaluate(
     device: str | torch.device = "cpu",
     name: str = "model",
     folder: Path | str | None = None,
+    reuse: Results | None = None,
     console: Console | None = None,
 ) -> Results:
     """Compare the scores of in-distribution images with those of each out-distribution, at each radius `eps`.
@@ -57,7 +58,10 @@ def evaluate(
 
     `limit` takes a seeded choice of so many images of each out-distribution; the in-distribution is always used whole.
     With a `folder`, every evaluation is added to its results.json as soon as it is made, and what is there already is
-    not made again. A progress bar is shown on `console`. Under torchrun each process takes a part of the images.
+    not made again. Of a joint model, `reuse` may hold evaluations of its discriminator: bounds of g over the same balls
+    by the same method are taken from there, and only the shift is added.
+
+    A progress bar is shown on `console`. Under torchrun each process takes a part of the images.
     The model is moved to `device`, and stays in eval mode there.
     """
     score = model if isinstance(model, Score) else score_of(model)
@@ -98,7 +102,8 @@ def evaluate(
         for images, settings in missing:
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
-            measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches)
+            known = _known(reuse, score, settings)
+            measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches, known)
             made = _evaluation(settings, reference, images, measured)
             seconds = round(time.monotonic() - began, 3)
             results = results.plus(replace(made, seconds=seconds, machine=machine(bench.device)))
@@ -171,6 +176,19 @@ def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet
         attack={} if attacked is None else attack,
         scores=scores,
     )
+
+
+def _known(reuse: Results | None, score: Score, settings: dict[str, Any]) -> Tensor | None:
+    """The bounds of the score's part on these images, if they are among what was evaluated before."""
+    part = score.part() if reuse else None
+    if reuse is None or part is None:
+        return None
+    wanted = (settings["eps"], settings["certificate"], fingerprint(part.model), settings["fingerprints"]["outside"])
+    for one in reuse:
+        found = (one.eps, one.certificate, one.fingerprints.get("model"), one.fingerprints.get("outside"))
+        if found == wanted and one.scores is not None:
+            return torch.from_numpy(one.scores.certified)
+    return None
 
 
 def _radii(eps: float | Sequence[float]) -> list[float]:

@@ -72,8 +72,18 @@ def evaluate_run(
         device=target,
         name=run.resolve().name,
         folder=run,
+        reuse=_of_discriminator(about),
         console=console,
     )
+
+
+def _of_discriminator(about: Metadata) -> Results | None:
+    """What was evaluated of the discriminator, in the run that a joint model was made from, if that is still there."""
+    place = (about.recipe or {}).get("discriminator_run")
+    try:
+        return read_results(place) if place else None
+    except ProodError:  # damaged: then its bounds are computed again
+        return None
 
 
 def gather(folders: Sequence[Path | str]) -> Results:

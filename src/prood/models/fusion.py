@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from prood.errors import ProodError
 from prood.models.architectures import Spec, architecture, build
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD, confidence_logit
-from prood.models.score import Score, quick_logits, scores
+from prood.models.score import JointConfidence, quick_logits, scores
 
 _LEAST = 1e-30  # under a logarithm, where a confidence is all that g allows
 _FAR = 1e300
@@ -136,7 +136,7 @@ class Fusion(ProoD):
 
 
 @scores(Fusion)
-class FusedConfidence(Score):
+class FusedConfidence(JointConfidence):
     """The fused score; its certificate is ḡ(x) + Δ, as for the joint model (Eq. 4)."""
 
     model: Fusion
@@ -151,9 +151,6 @@ class FusedConfidence(Score):
 
     def logits(self, images: Tensor) -> Tensor:
         return self.model.own_logits(images)
-
-    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
-        return self.model.in_logit_bound(images, eps, **options).double()
 
 
 @architecture("fusion")

@@ -122,7 +122,11 @@ class ProoD(nn.Module):
 
     def in_logit_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         """ḡ(x) + Δ; the sum is the one that `in_logit` makes, and rounding keeps the order."""
-        bound = self.discriminator.upper_bound(images, eps, **options) + self.shift
+        return self.shifted(self.discriminator.upper_bound(images, eps, **options))
+
+    def shifted(self, bound: Tensor) -> Tensor:
+        """ḡ + Δ for bounds ḡ of the discriminator, however they were found."""
+        bound = bound + self.shift
         # Where a processor flushes subnormal numbers to zero, a sum just below zero becomes zero.
         return torch.where((bound < 0) & (bound > -torch.finfo(bound.dtype).tiny), 0, bound)
 

@@ -39,6 +39,14 @@ class Score(ABC):
         """At least the score of every image in the ball of radius eps inside [0, 1]^d."""
         return torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
 
+    def part(self) -> Score | None:
+        """The score from whose upper bounds those of this one follow, by `bound_from`; None where there is none."""
+        return None
+
+    def bound_from(self, bounds: Tensor) -> Tensor:
+        """The upper bounds of this score, from those of its part over the same balls."""
+        raise NotImplementedError(f"{type(self).__name__} has no part")
+
 
 _SCORES: dict[type[nn.Module], type[Score]] = {}
 S = TypeVar("S", bound=type[Score])
@@ -87,6 +95,12 @@ class JointConfidence(Score):
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         return self.model.in_logit_bound(images, eps, **options).double()
+
+    def part(self) -> Score:
+        return InLogit(self.model.discriminator)
+
+    def bound_from(self, bounds: Tensor) -> Tensor:
+        return self.model.shifted(bounds.float()).double()  # a bound of g is a float32 number, and nothing is lost
 
 
 @scores(Discriminator)
