@@ -194,6 +194,7 @@ def test_what_was_trained_with_linear_bounds_is_also_certified_by_crown(done, mi
     _, results = done
     crown = [(run, options["eps"]) for run, options in miniature if options.get("method") == "crown"]
     assert crown[:3] == [(run, (EPS,)) for run in module.LINEAR]  # first that whose bounds serve the others
+    assert {run for run, _ in crown} == set(module.LINEAR)  # whatever else was reproduced here
     found = {one.title: {method_of(evaluation) for evaluation in one.evaluations} for one in read_published(results)}
     for run in module.LINEAR:
         assert found.pop(MODELS[run]) == {"best", "ibp"}  # which stands for crown here
