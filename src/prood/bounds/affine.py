@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds.box import Box, widen
+from prood.bounds.fused import NARROW, narrow_convolution
 from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise
 from prood.bounds.registry import Affine, L, UnsupportedLayer, register
 from prood.bounds.rounding import EXACT, SMALLEST, Rounding, Sums
@@ -102,6 +103,12 @@ class NegativeLinearRule(LinearRule):
 class Conv2dRule(Affine[nn.Conv2d]):
     """Any stride, padding (numbers, "same", "valid"), padding mode, dilation and groups."""
 
+    def apply(self, layer: nn.Conv2d, x: Tensor) -> Tensor:
+        if not _is_narrow(layer, x):
+            return super().apply(layer, x)
+        result = _convolve(layer, x, layer.weight)
+        return result if layer.bias is None else result + layer.bias.to(result.dtype)[:, None, None]
+
     def apply_absolute(self, layer: nn.Conv2d, radius: Tensor) -> Tensor:
         return _convolve(layer, radius, layer.weight.abs())
 
@@ -151,7 +158,18 @@ class Conv2dRule(Affine[nn.Conv2d]):
 
 def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
     """The layer's convolution, padding included, with another weight and no bias."""
+    if _is_narrow(layer, x):
+        return narrow_convolution(x, weight, layer.stride, cast(tuple[int, int], layer.padding))
     return cast(Tensor, layer._conv_forward(x, weight, None))
+
+
+def _is_narrow(layer: nn.Conv2d, x: Tensor) -> bool:
+    """Whether a compiler on a GPU is given a product of matrices instead: few inputs for each output, and no gradient
+    for them, as at the first layer."""
+    simple = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    simple = simple and layer.groups == 1 and set(layer.dilation) == {1}
+    few = layer.weight[0].numel() <= NARROW and not x.requires_grad
+    return few and simple and x.is_cuda and torch.compiler.is_compiling()
 
 
 @register(nn.AvgPool2d, nn.AdaptiveAvgPool2d)

@@ -1,6 +1,6 @@
-"""The ReLU of boxes and of planes in the form that a compiler makes the best of.
+"""The ReLU of boxes and of planes, and a first convolution, in the form that a compiler makes the best of.
 
-It makes one pass over memory of such a function by itself, and so it needs neither the tricks of the eager form nor
+It makes one pass over memory of such a ReLU by itself, and so it needs neither the tricks of the eager form nor
 gradients of its own. (A torch.autograd.Function would have been the natural place for those, but some versions of
 torch.compile get its gradients silently wrong.) Outputs have the type of the inputs, so that what is kept for the
 backward pass is what the convolutions have made, in half precision where they are.
@@ -10,8 +10,29 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from prood.bounds.box import widen
+
+NARROW = 32
+"""Inputs of an output, channels times kernel, up to which a convolution is a product of matrices on a GPU."""
+
+
+def narrow_convolution(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[int, int]) -> Tensor:
+    """`F.conv2d` for an image of few channels; channels last.
+
+    The library's kernels are made for many channels. With three they write their outputs, and read the gradients of
+    these, at a quarter of the speed of a product, whose rows are the windows.
+    """
+    _, _, *kernel = weight.shape
+    down, across = padding
+    framed = pad(x, (across, across, down, down))
+    windows = framed.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1])  # (N, C, H', W', kh, kw)
+    rows = windows.permute(0, 2, 3, 1, 4, 5).flatten(3)
+    fill = -rows.shape[3] % 16  # products want rows that begin where a memory transfer does
+    rows, columns = pad(rows, (0, fill)), pad(weight.flatten(1), (0, fill)).T
+    result = rows.flatten(0, 2) @ columns
+    return result.reshape(*rows.shape[:3], len(weight)).permute(0, 3, 1, 2)
 
 
 def box_relu(points: Tensor, middle: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -150,6 +151,20 @@ def test_the_way_of_a_gpu_has_the_same_result(channels: int) -> None:
     images = pictures(200, channels, 20, 18)
     draws = ALL.draw(200, generator(3), outside=True)
     assert torch.equal(ALL.on_device(images, ALL.plan(draws, 20, 18)), ALL.apply(images, draws))
+
+
+@pytest.mark.parametrize("border", ["zeros", "reflect"])
+@pytest.mark.parametrize("size", [(20, 18), (5, 9), (1, 3)])
+def test_a_compiler_moves_pixels_where_a_cpu_moves_lines(
+    border: Literal["zeros", "reflect"], size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = pictures(300, 3, *size)
+    augment = Augment(pad=7, flip=True, border=border)
+    plan = augment.plan(augment.draw(300, generator(4)), *size)
+    expected = augment.on_device(images, plan)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert torch.equal(augment.on_device(images, plan), expected)
+    assert not torch.equal(expected, images.float() / 255)
 
 
 def test_draws_stay_on_the_cpu_and_images_on_their_device() -> None:

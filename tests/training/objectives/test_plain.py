@@ -47,4 +47,4 @@ def test_accuracy_is_the_share_of_right_answers_and_has_no_graph() -> None:
 
 def test_it_asks_for_no_out_distribution() -> None:
     assert not Plain.needs_outside
-    assert not Plain.needs_noise
+    assert not Plain().needs_noise

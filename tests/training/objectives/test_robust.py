@@ -99,6 +99,6 @@ def test_the_gradient_is_that_of_finite_differences(kind: Any, check_gradient) -
 
 def test_options() -> None:
     assert not Robust.needs_outside
-    assert Robust.needs_noise
+    assert Robust().needs_noise
     with pytest.raises(ProodError, match="weight"):
         Robust(weight=-1)

@@ -19,12 +19,21 @@ def move(images: Tensor, moves: Tensor, margin: int, *, reflect: bool = False) -
     is 1. Rows and columns are whole numbers in [−margin, margin].
     """
     rows, columns, flips = moves.to(torch.int64).unbind(1)
+    if images.device.type == "cpu" and not torch.compiler.is_compiling():
+        return _by_lines(images, rows, columns, flips, margin, reflect)
+    return _by_pixels(images, rows, columns, flips, margin, reflect)
+
+
+def _by_lines(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, margin: int, reflect: bool) -> Tensor:
+    """For a CPU. A mirrored crop is a plain crop of the mirrored image. So every line of the result is a piece of
+    memory, and copying pieces is several times faster than gathering pixels."""
     count, channels, height, width = images.shape
     high, wide = height + 2 * margin, width + 2 * margin
-    # A mirrored crop is a plain crop of the mirrored image. So every line of the result is a piece of memory, and
-    # copying pieces is several times faster than gathering pixels.
     if reflect:
-        framed = images[..., _reflected(height, margin, images), :][..., _reflected(width, margin, images)]
+        down, across = (
+            _reflected(torch.arange(-margin, side + margin, device=images.device), side) for side in (height, width)
+        )
+        framed = images[..., down, :][..., across]
         both = torch.stack([framed, framed.flip(-1)])
     else:
         both = images.new_zeros(2, count, channels, high, wide)
@@ -40,10 +49,24 @@ def move(images: Tensor, moves: Tensor, margin: int, *, reflect: bool = False) -
     return pieces.index_select(0, starts.reshape(-1)).reshape(images.shape)
 
 
-def _reflected(side: int, margin: int, like: Tensor) -> Tensor:
-    """Places −margin … side + margin − 1 along an axis, sent back at both ends without doubling the last pixel."""
+def _by_pixels(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, margin: int, reflect: bool) -> Tensor:
+    """For a GPU, where a compiler makes a single pass of it: nothing is written but the result."""
+    count, channels, height, width = images.shape
+    y = torch.arange(height, device=images.device) + rows[:, None]
+    x = torch.arange(width, device=images.device)
+    x = torch.where(flips[:, None] == 1, width - 1 - x, x) + columns[:, None]
+    inside = ((y >= 0) & (y < height))[:, None, :, None] & ((x >= 0) & (x < width))[:, None, None, :]
+    y, x = (_reflected(y, height), _reflected(x, width)) if reflect else (y.clamp(0, height - 1), x.clamp(0, width - 1))
+    image = torch.arange(count, device=images.device)[:, None, None, None]
+    channel = torch.arange(channels, device=images.device)[:, None, None]
+    found = images[image, channel, y[:, None, :, None], x[:, None, None, :]]
+    return found if reflect else torch.where(inside, found, 0)
+
+
+def _reflected(places: Tensor, side: int) -> Tensor:
+    """Places along an axis; those outside of 0 … side − 1 are sent back, without doubling the last pixel."""
     period = max(1, 2 * (side - 1))
-    places = torch.arange(-margin, side + margin, device=like.device) % period
+    places = places % period
     return torch.minimum(places, period - places)
 
 

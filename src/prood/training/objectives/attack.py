@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -47,12 +46,14 @@ def deployed(model: nn.Module) -> Iterator[None]:
 class Adversarial(Objective):
     """Base of the objectives that train on attacked images: how they are attacked."""
 
-    needs_noise: ClassVar[bool] = True
-
     eps: float = 0.01
     eps_ramp: float = 0.0  # epochs
     attack_steps: int = 5
     attack_step_size: float = 0.25  # in units of ε
+
+    @property
+    def needs_noise(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         if not 0 <= self.eps <= 1:

@@ -44,7 +44,11 @@ class Objective:
     """Base of the objectives: frozen options and a call. The loop around it is written once."""
 
     needs_outside: ClassVar[bool] = True
-    needs_noise: ClassVar[bool] = False
+
+    @property
+    def needs_noise(self) -> bool:
+        """Whether out-distribution batches, or all there is, come with the noise that an attack starts from."""
+        return False
 
     def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         raise TypeError(f"{type(self).__name__} does not define the loss")

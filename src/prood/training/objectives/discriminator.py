@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,8 +26,6 @@ class CertifiedDiscriminator(Objective):
     slow ramp is needed, because gradients still flow when every interval bound of the last hidden layer is dead.
     """
 
-    needs_noise: ClassVar[bool] = True
-
     eps: float = 0.01
     bound: Literal["crown-ibp", "ibp"] = "crown-ibp"
     eps_ramp: float = 0.0  # epochs
@@ -42,6 +40,10 @@ class CertifiedDiscriminator(Objective):
             raise ProodError(f"eps = {self.eps} must lie between 0 and 1, as pixels do")
         if not 0 <= self.certified_weight <= 1:
             raise ProodError(f"certified_weight = {self.certified_weight} must lie between 0 and 1")
+
+    @property
+    def needs_noise(self) -> bool:
+        return self.bound != "ibp"
 
     def __call__(
         self, model: Discriminator, batch_in: Batch, batch_out: Batch | None, step: Step
