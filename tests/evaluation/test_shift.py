@@ -35,6 +35,17 @@ def test_of_equals_the_smaller_shift():
     assert choose_shift([Candidate(shift, 0.9, shift / 10) for shift in (2, 1, 3)], 0.9).shift == 1
 
 
+@pytest.mark.parametrize(("tolerance", "shift"), [(0, 3), (0.009, 3), (0.011, 2), (0.029, 2), (0.031, 1), (0.5, 0)])
+def test_a_little_auc_may_be_given_for_gauc(tolerance, shift):
+    assert choose_shift(CURVE, 0.97, tolerance=tolerance).shift == shift
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1, float("nan")])
+def test_a_tolerance_is_a_difference_of_aucs(tolerance):
+    with pytest.raises(ProodError, match="tolerance"):
+        choose_shift(CURVE, 0.97, tolerance=tolerance)
+
+
 def test_nothing_to_choose_from():
     with pytest.raises(ProodError, match="no shift to choose from"):
         choose_shift([], 0.9)

@@ -107,3 +107,19 @@ def test_a_file_that_cannot_be_shown_is_named(tmp_path, key, changes, complaint)
     write(tmp_path, key=key, **changes)
     with pytest.raises(ProodError, match=complaint):
         experiments_page(tmp_path)
+
+
+def test_a_model_that_was_published_anew_is_named(tmp_path):
+    write(tmp_path, models={"oe-0": "abc", "prood-0": "def", "plain-0": "ghi"})
+    against = tmp_path / "quickstart" / "textures"
+    against.mkdir()
+    (against / "oe-0.json").write_text(json.dumps({"weights": "abc"}))
+    (against / "prood-0.json").write_text(json.dumps({"weights": "other"}))
+    assert (
+        "- Of \\*one\\* seed.\n- Of models that were trained anew since then, and have other results now: prood-0\n"
+        in (experiments_page(tmp_path))
+    )
+    other = tmp_path / "quickstart" / "elsewhere"  # the same model, trained against another set
+    other.mkdir()
+    (other / "prood-0.json").write_text(json.dumps({"weights": "def"}))
+    assert "trained anew" not in experiments_page(tmp_path)

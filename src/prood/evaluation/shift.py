@@ -27,16 +27,19 @@ class Candidate:
     accuracy: float | None = None
 
 
-def choose_shift(candidates: Iterable[Candidate], baseline_auc: float) -> Candidate:
+def choose_shift(candidates: Iterable[Candidate], baseline_auc: float, *, tolerance: float = 0.0) -> Candidate:
     """The highest GAUC among those with a better AUC than outlier exposure; if none is better, the highest AUC.
 
     All AUCs, `baseline_auc` of outlier exposure too, are those on held-back images of the training out-distribution:
-    test out-distributions must not have a say. Of equals, the one with the smaller shift.
+    test out-distributions must not have a say. Of equals, the one with the smaller shift. The paper's rule has no
+    `tolerance`; with one, an AUC that is lower by less than it is good enough.
     """
+    if not 0 <= tolerance < 1:
+        raise ProodError(f"the tolerance of a choice is a difference of AUCs, 0 or more and below 1, not {tolerance}")
     found = list(candidates)
     if not found:
         raise ProodError("there is no shift to choose from: give the candidates of at least one model")
-    better = [one for one in found if one.auc > baseline_auc]
+    better = [one for one in found if one.auc > baseline_auc - tolerance]
     if better:
         return max(better, key=lambda one: (one.gauc, -one.shift))
     return max(found, key=lambda one: (one.auc, -one.shift))

@@ -35,8 +35,9 @@ def experiments_page(results: Path | str) -> str:
     found = _stored(Path(results))
     for lab in dict.fromkeys(lab for lab, _, _ in found):
         parts.append(f"## {NAMES.get(lab, escaped(lab))}")
+        published = _published(Path(results) / lab)
         for _, experiment, document in (one for one in found if one[0] == lab):
-            parts += _section(lab, experiment, document)
+            parts += _section(lab, experiment, document, published)
     return "\n\n".join(parts if found else [*parts, NOTHING]) + "\n"
 
 
@@ -82,20 +83,33 @@ def _document(file: Path) -> dict[str, Any]:
     return document
 
 
-def _section(lab: str, experiment: Experiment, document: dict[str, Any]) -> list[str]:
+def _published(folder: Path) -> dict[str, set[str]]:
+    """The weights of the models that the results show, by the names that experiments know them by."""
+    found: dict[str, set[str]] = {}
+    for file in folder.glob("*/*.json"):
+        if file.parent.name != EXPERIMENTS_FOLDER:
+            found.setdefault(file.stem, set()).add(str(read_json(file).get("weights")))
+    return found
+
+
+def _section(lab: str, experiment: Experiment, document: dict[str, Any], published: dict[str, set[str]]) -> list[str]:
     parts = [f"### {escaped(experiment.title)}", f"*In the paper: {escaped(experiment.paper)}.*"]
     if experiment.draw is not None:
         parts.append(f"![{escaped(experiment.title)}]({_figure(lab, experiment)})")
     try:
-        return [*parts, experiment.section(document["content"]).strip(), *_notes(experiment, document)]
+        return [*parts, experiment.section(document["content"]).strip(), *_notes(experiment, document, published)]
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         name = f"{lab}/{EXPERIMENTS_FOLDER}/{experiment.key}.json"
         raise ProodError(f"{name} is damaged or of another format: make the experiment again") from None
 
 
-def _notes(experiment: Experiment, document: dict[str, Any]) -> list[str]:
+def _notes(experiment: Experiment, document: dict[str, Any], published: dict[str, set[str]]) -> list[str]:
     """What a reader must know, and how the experiment came about; the seconds of a view would be those of reading."""
-    notes = ["\n".join(f"- {escaped(note)}" for note in document["notes"])] if document["notes"] else []
+    others = [name for name, weights in document["models"].items() if weights not in published.get(name, {weights})]
+    listed = list(document["notes"])
+    if others:
+        listed.append(f"Of models that were trained anew since then, and have other results now: {', '.join(others)}")
+    notes = ["\n".join(f"- {escaped(note)}" for note in listed)] if listed else []
     models = ", ".join(f"{name} `{weights}`" for name, weights in document["models"].items())
     where = f" on {escaped(document['hardware'])}, {document['seconds']:g} s"
     made = f"{code(document['command'])}{', from published results' if experiment.view else where}"

@@ -12,7 +12,7 @@ from prood.evaluation.page import markdown_table
 from prood.models import Discriminator, ProoD, load
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
-from prood.reproduce.study import RULE, SHIFTS
+from prood.reproduce.study import RULE, SHIFTS, TOLERANCE
 
 COMBINED = {"oe": "OE's classifier", "prood": "ProoD's classifier"}
 """Runs whose classifier is combined with the discriminator at each shift, without training again."""
@@ -28,7 +28,7 @@ def make(lab: Lab) -> Content:
         auc, candidates = _combined(lab, run)
         if run == "oe":
             baseline = {"auc": auc, "accuracy": candidates[0].accuracy}
-        chosen = choose_shift(candidates, baseline["auc"]).shift if baseline else None
+        chosen = choose_shift(candidates, baseline["auc"], tolerance=TOLERANCE).shift if baseline else None
         curves[title] = {"shifts": [asdict(one) for one in candidates], "chosen": chosen}
     return {"eps": lab.eps, "rule": RULE, "baseline": baseline, "curves": curves}
 
