@@ -100,7 +100,7 @@ class Study:
         return model
 
     def shift(self, discriminator: str) -> float:
-        """The one that is set, else choose by the paper's rule among joint models with every shift, of OE's classifier.
+        """The one that is set, else choose among joint models of OE's classifier with every shift, as `RULE` says.
 
         The paper trains a classifier for each. But two trainings differ in AUC by more than two shifts do, and so here
         OE is compared with itself: what g adds to it, or costs.

@@ -1,4 +1,4 @@
-"""Accuracy, AUC and GAUC over the shift Δ, on held-back images, and the one that the paper's rule chooses."""
+"""Accuracy, AUC and GAUC over the shift Δ, on held-back images, and the one that the rule chooses."""
 
 from __future__ import annotations
 
