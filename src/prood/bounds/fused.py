@@ -21,8 +21,8 @@ NARROW = 32
 def narrow_convolution(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[int, int]) -> Tensor:
     """`F.conv2d` for an image of few channels; channels last.
 
-    The library's kernels are made for many channels. With three, on an H200, they take 1.5 times as long for outputs and
-    1.9 times as long for gradients as laying out the windows as rows, and a product.
+    The library's kernels are made for many channels. With three they take, on an H200, 1.5 times as long for outputs
+    and 1.9 times as long for gradients as laying out the windows as rows, and a product.
     """
     _, _, *kernel = weight.shape
     down, across = padding
