@@ -109,17 +109,21 @@ def test_a_file_that_cannot_be_shown_is_named(tmp_path, key, changes, complaint)
         experiments_page(tmp_path)
 
 
+def write_published(file, weights):
+    evaluation = {"outside": "svhn", "eps": 0.1, "images": 9, "auc": 0.9, "gauc": 0.5, "fpr95": 0.1, "gfpr95": 0.6}
+    words = dict.fromkeys(("title", "inside", "outside", "command", "hardware", "version"), "word")
+    numbers = {"format": 1, "seed": 0, "shift": None, "seconds": None, "recipe": {}, "evaluations": [evaluation]}
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(words | numbers | {"weights": weights}))
+
+
 def test_a_model_that_was_published_anew_is_named(tmp_path):
     write(tmp_path, models={"oe-0": "abc", "prood-0": "def", "plain-0": "ghi"})
-    against = tmp_path / "quickstart" / "textures"
-    against.mkdir()
-    (against / "oe-0.json").write_text(json.dumps({"weights": "abc"}))
-    (against / "prood-0.json").write_text(json.dumps({"weights": "other"}))
+    write_published(tmp_path / "quickstart" / "textures" / "oe-0.json", "abc")
+    write_published(tmp_path / "quickstart" / "textures" / "prood-0.json", "other")
     assert (
         "- Of \\*one\\* seed.\n- Of models that were trained anew since then, and have other results now: prood-0\n"
         in (experiments_page(tmp_path))
     )
-    other = tmp_path / "quickstart" / "elsewhere"  # the same model, trained against another set
-    other.mkdir()
-    (other / "prood-0.json").write_text(json.dumps({"weights": "def"}))
+    write_published(tmp_path / "quickstart" / "elsewhere" / "prood-0.json", "def")  # trained against another set
     assert "trained anew" not in experiments_page(tmp_path)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -226,8 +227,21 @@ def test_the_choice_of_a_shift_is_published_with_all_it_was_made_from(done, endi
     candidates = [Candidate(**one) for one in content["candidates"]]
     assert tuple(one.shift for one in candidates) == SHIFTS
     assert all(0 <= one.gauc <= one.auc <= 1 for one in candidates)
-    assert content["chosen"] == choose_shift(candidates, content["baseline"]["auc"]).shift
+    rule = choose_shift(candidates, content["baseline"]["auc"], tolerance=module.TOLERANCE)
+    assert content["chosen"] == rule.shift
     assert study.shift(f"discriminator{ending}") == content["chosen"]
+
+
+@pytest.mark.parametrize(("lost", "shift"), [((0.0015, 0.0005), 1), ((0.0009, 0.0005), 0), ((0.0015, 0.0011), 2)])
+def test_a_shift_may_cost_less_than_a_tenth_of_a_point(done, tmp_path, monkeypatch, lost, shift):
+    study, _ = done
+    for run in ("oe", "discriminator"):
+        shutil.copytree(study.folder / run, tmp_path / run)
+    aucs = [0.97 - one for one in lost] + [0.98]
+    curve = [Candidate(*one) for one in zip((0.0, 1.0, 2.0), aucs, (0.7, 0.6, 0.5), strict=True)]
+    monkeypatch.setattr(module, "sweep", lambda *parts, **options: (0.97, curve))
+    assert study_in(tmp_path, seed=3).shift("discriminator") == shift
+    assert "less than 0.1 points" in json.loads((tmp_path / "discriminator-shift.json").read_text())["rule"]
 
 
 @pytest.mark.parametrize("ending", ["", "-ibp"])

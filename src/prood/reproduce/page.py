@@ -8,7 +8,7 @@ from typing import Any
 from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation.page import code, escaped
-from prood.evaluation.published import EXPERIMENTS_FOLDER, read_json
+from prood.evaluation.published import EXPERIMENTS_FOLDER, read_json, read_published
 from prood.reproduce.experiment import FORMAT, Experiment
 from prood.reproduce.experiments import EXPERIMENTS
 from prood.reproduce.lab import LABS
@@ -86,9 +86,8 @@ def _document(file: Path) -> dict[str, Any]:
 def _published(folder: Path) -> dict[str, set[str]]:
     """The weights of the models that the results show, by the names that experiments know them by."""
     found: dict[str, set[str]] = {}
-    for file in folder.glob("*/*.json"):
-        if file.parent.name != EXPERIMENTS_FOLDER:
-            found.setdefault(file.stem, set()).add(str(read_json(file).get("weights")))
+    for one in read_published(folder):
+        found.setdefault(Path(one.file).stem, set()).add(one.weights)
     return found
 
 

@@ -46,8 +46,11 @@ QUICK = {
 """What `run_fast` trains by: shorter schedules, meant for five minutes on one GPU."""
 TPR = 0.95
 TOLERANCE = 0.001
-"""So much AUC a shift may cost. Below a tenth of a point is less than two trainings of OE may differ by."""
-RULE = "the highest GAUC among the shifts that cost less than 0.1 points of OE's AUC; on held-back training images"
+"""A shift is good enough if it costs less AUC than this, about what two trainings of OE differ by."""
+RULE = (
+    f"the highest GAUC among the shifts that cost less than {100 * TOLERANCE:g} points of OE's AUC, "
+    "else the highest AUC; on held-back training images"
+)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,14 @@ def batches(side: int = 8, count: int = 5) -> tuple[Batch, Batch]:
     return Batch(x), Batch(z, noise=torch.rand_like(z) * 2 - 1)
 
 
+def test_only_what_attacks_asks_for_noise() -> None:
+    assert CertifiedDiscriminator(bound="crown-ibp").needs_noise
+    objective, (inside, outside) = CertifiedDiscriminator(bound="ibp"), batches()
+    assert not objective.needs_noise
+    with_noise = objective(network(), inside, outside, at(1))[0]
+    assert torch.equal(objective(network(), inside, replace(outside, noise=None), at(1))[0], with_noise)
+
+
 def naive_bounds(g: Discriminator, images: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Eq. 6 as it is printed: lower and upper ends, positive and negative weights apart."""
     low, high = (images - eps).clamp(0, 1), (images + eps).clamp(0, 1)
