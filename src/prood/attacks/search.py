@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from prood.attacks import draws
+from prood.attacks.passes import Passes
 from prood.errors import ProodError
 from prood.models import Score
 
@@ -37,6 +38,7 @@ class Search:
     ) -> None:
         check(images, eps)
         self.score, self.images, self.eps, self.seed, self.rows = score, images.detach(), float(eps), seed, rows
+        self._passes = Passes(score, rows)
         self.low, self.high = ball(self.images, self.eps)
         counted = range(len(images)) if numbers is None else numbers
         self.numbers = torch.as_tensor(counted, dtype=torch.int64, device=images.device)
@@ -101,24 +103,12 @@ class Search:
 
     def values(self, points: Tensor, owner: Tensor) -> Tensor:
         """The scores of points, float64."""
-        with torch.no_grad():
-            parts = [self.score.quick(part).detach() for part in torch.split(points, self.rows)]
-        return self._keep(points, owner, torch.cat(parts), backward=False)
+        return self._keep(points, owner, self._passes.values(points), backward=False)
 
     def values_and_gradients(self, points: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """The scores and their gradients by the pixels; where there is none, or no number, it is 0."""
-        values, gradients = [], []
-        for part in torch.split(points, self.rows):
-            with torch.enable_grad():
-                part = part.detach().requires_grad_(True)
-                scores = self.score.quick(part)
-                slope = None
-                if scores.requires_grad:
-                    (slope,) = torch.autograd.grad(scores.sum(), part, allow_unused=True)
-            # Detached: a best point that kept its graph would keep every network pass of the search in memory.
-            values.append(scores.detach())
-            gradients.append(torch.zeros_like(part) if slope is None else slope.nan_to_num(0.0, 0.0, 0.0))
-        return self._keep(points, owner, torch.cat(values), backward=True), torch.cat(gradients)
+        values, gradients = self._passes.values_and_gradients(points)
+        return self._keep(points, owner, values, backward=True), gradients
 
     def score_again(self) -> None:
         """The points found get the scores that the model returns for them; one that turns out lower makes way."""

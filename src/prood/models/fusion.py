@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood import bounds
 from prood.errors import ProodError
 from prood.models.architectures import Spec, architecture, build
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD, confidence_logit
-from prood.models.score import JointConfidence, quick_logits, scores
+from prood.models.score import JointConfidence, quick_g, quick_logits, scores
 
 _LEAST = 1e-30  # under a logarithm, where a confidence is all that g allows
 _FAR = 1e300
@@ -145,8 +144,7 @@ class FusedConfidence(JointConfidence):
         return self.model.fused(confidence_logit(self.model.own_logits(images)), self.model.in_logit(images))
 
     def quick(self, images: Tensor) -> Tensor:
-        with bounds.strict(images.device, transforms=True):
-            in_logit = self.model.discriminator(images) + self.model.shift
+        in_logit = quick_g(self.model.discriminator, images) + self.model.shift
         return self.model.fused(confidence_logit(quick_logits(self.model.classifier, images)), in_logit)
 
     def logits(self, images: Tensor) -> Tensor:

@@ -86,8 +86,7 @@ class JointConfidence(Score):
         return confidence_logit(self.model.logits(images), self.model.in_logit(images))
 
     def quick(self, images: Tensor) -> Tensor:
-        with bounds.strict(images.device, transforms=True):
-            g = self.model.discriminator(images) + self.model.shift
+        g = quick_g(self.model.discriminator, images) + self.model.shift
         return confidence_logit(quick_logits(self.model.classifier, images), g)
 
     def logits(self, images: Tensor) -> Tensor:
@@ -113,9 +112,7 @@ class InLogit(Score):
         return self.model.covered(images).double()
 
     def quick(self, images: Tensor) -> Tensor:
-        with bounds.strict(images.device, transforms=True):
-            g: Tensor = self.model(images)
-        return g.double()
+        return quick_g(self.model, images).double()
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         return self.model.upper_bound(images, eps, **options).double()
@@ -126,6 +123,14 @@ def quick_logits(classifier: nn.Module, images: Tensor) -> Tensor:
     with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
         logits: Tensor = classifier(images)
     return logits.float()
+
+
+def quick_g(discriminator: Discriminator, images: Tensor) -> Tensor:
+    """In float32; on a GPU as its libraries like it best, with TF32 where nobody has switched that off."""
+    as_it_is = torch.autocast(images.device.type, enabled=False)
+    with as_it_is if images.is_cuda else bounds.strict(images.device, transforms=True):
+        g: Tensor = discriminator(images)
+    return g
 
 
 def score_of(model: nn.Module) -> Score:
