@@ -268,6 +268,20 @@ def test_seeds_of_one_model_have_a_mean_and_a_sample_deviation():
     assert rest[0].accuracy() is None
 
 
+def test_a_mean_of_guarantees_is_of_one_method_where_the_seeds_share_one():
+    tighter = one(gauc=0.5, gfpr95=0.2, certificate="crown, float32")
+    (group,) = grouped([model(one(gauc=0.3, gfpr95=0.6), tighter), model(one(gauc=0.2, gfpr95=0.8), seed=1, shift=4.0)])
+    assert group.statistic("gauc", "svhn", 0.01).mean == pytest.approx(0.25)
+    assert group.statistic("gfpr95", "svhn", 0.01).mean == pytest.approx(0.7)
+    assert group.methods("svhn", 0.01) == {"best"}
+    assert group.shifts == [3.0, 4.0]
+    (group,) = grouped([model(tighter, one(gauc=0.3)), model(one(gauc=0.2), tighter, seed=1)])
+    assert group.statistic("gauc", "svhn", 0.01).mean == 0.5
+    (group,) = grouped([model(tighter), model(one(gauc=0.1), seed=1), model(one("smooth"), seed=2)])  # none in common
+    assert group.statistic("gauc", "svhn", 0.01).mean == pytest.approx(0.3)
+    assert group.methods("svhn", 0.01) == {"best", "crown"}
+
+
 def test_the_same_seed_twice_is_a_mistake():
     with pytest.raises(ProodError, match=r"3\.json and again\.json are both 'ProoD' of seed 3"):
         grouped([model(one(), seed=3), model(one(), seed=3, file="again.json")])

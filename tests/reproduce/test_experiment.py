@@ -10,6 +10,7 @@ import pytest
 
 from prood.errors import ProodError
 from prood.reproduce import Experiment, perform, perform_all
+from prood.reproduce.experiment import FORMAT
 
 
 class Counted:
@@ -43,7 +44,7 @@ def test_the_file_says_how_it_came_about(lab):
     assert seconds >= 0
     assert "torch" in hardware
     assert document == {
-        "format": 1,
+        "format": FORMAT,
         "kind": "figure",
         "name": "counted",
         "recipe": "tiny",

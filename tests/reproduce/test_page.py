@@ -7,9 +7,10 @@ import pytest
 
 from prood.errors import ProodError
 from prood.reproduce import Experiment, experiments_page, page, write_page
+from prood.reproduce.experiment import FORMAT
 
 DOCUMENT = {
-    "format": 1,
+    "format": FORMAT,
     "command": "prood reproduce all",
     "hardware": "a_machine",
     "seconds": 3.2,
@@ -97,7 +98,7 @@ def test_figures_are_drawn_beside_the_page(tmp_path):
     ("key", "changes", "complaint"),
     [
         ("figure-else", {}, "figure-else.json is of no experiment that this Prood knows"),
-        ("figure-curve", {"format": 2}, "figure-curve.json is damaged or of another format"),
+        ("figure-curve", {"format": FORMAT - 1}, "figure-curve.json is damaged or of another format"),
         ("figure-curve", {"content": [1]}, "figure-curve.json is damaged or of another format"),
         ("figure-curve", {"models": None}, "figure-curve.json is damaged or of another format"),
         ("table-many", {}, "quickstart/experiments/table-many.json is damaged or of another format"),

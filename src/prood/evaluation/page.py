@@ -30,7 +30,8 @@ command again.*"""
 READING = """{meaning}
 
 A cell holds three of these, in percent; ± is the sample standard deviation over several seeds of training. Where a
-model was certified by several methods, its guarantee is the best of those that were run on the most images, and the
+model was certified by several methods, its guarantee is the best of those that were run on the most images (of several
+seeds: by a method that all of them have), and the
 last column names the method. Below each of our models stands the paper's row of the same name, with what the paper
 trained it against; at the end of a table stand the paper's other models. “–”: not measured, or not in the paper.
 
@@ -176,10 +177,14 @@ def _files(published: list[Published]) -> list[str]:
 
 
 def _name(group: Group) -> str:
-    shifts = sorted({member.shift for member in group.members if member.shift is not None})
+    return model_name(group.title, group.shifts, len(group.members))
+
+
+def model_name(title: str, shifts: Sequence[float], seeds: int) -> str:
+    """The first cell of a model's row."""
     words = [f"Δ = {', '.join(f'{shift:g}' for shift in shifts)}"] if shifts else []
-    words += [f"{len(group.members)} seeds"] if len(group.members) > 1 else []
-    return ", ".join([f"**{escaped(group.title)}**", *words])
+    words += [f"{seeds} seeds"] if seeds > 1 else []
+    return ", ".join([f"**{escaped(title)}**", *words])
 
 
 def _range(numbers: Iterable[int]) -> str:

@@ -10,6 +10,8 @@ from prood.errors import ProodError
 from prood.evaluation.published import Published, method_of
 from prood.evaluation.table import percent
 
+GUARANTEES = ("gauc", "gfpr95")
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -47,9 +49,15 @@ class Group:
     def outside(self) -> str:
         return self.members[0].outside
 
+    @property
+    def shifts(self) -> list[float]:
+        """Of joint models; one number where the seeds agree."""
+        return sorted({member.shift for member in self.members if member.shift is not None})
+
     def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
         """Over the seeds that have the metric; None if none has."""
-        found = [one for member in self.members if (one := member.best(metric, outside, eps))]
+        members = self._alike(outside, eps).members if metric in GUARANTEES else self.members
+        found = [one for member in members if (one := member.best(metric, outside, eps))]
         return Statistic.of([float(getattr(one, metric)) for one in found])
 
     def accuracy(self) -> Statistic | None:
@@ -58,17 +66,23 @@ class Group:
 
     def methods(self, outside: str, eps: float) -> set[str]:
         """The methods that prove the guaranteed AUCs; none where nothing is proved."""
-        found = [member.best("gauc", outside, eps) for member in self.members]
+        found = [member.best("gauc", outside, eps) for member in self._alike(outside, eps).members]
         return {method_of(one) for one in found if one is not None and one.gauc > 0}
 
-    def only(self, method: str) -> Group:
-        """The same models, as if only this method had certified them."""
+    def only(self, *methods: str) -> Group:
+        """The same models, as if only these methods had certified them."""
         return Group(
             tuple(
-                replace(member, evaluations=tuple(one for one in member.evaluations if method_of(one) == method))
+                replace(member, evaluations=tuple(one for one in member.evaluations if method_of(one) in methods))
                 for member in self.members
             )
         )
+
+    def _alike(self, outside: str, eps: float) -> Group:
+        """As if only methods that all seeds were certified by had been used: else they would differ by the method."""
+        used = [{method_of(one) for one in member.at(outside, eps)} for member in self.members]
+        shared = set.intersection(*(methods for methods in used if methods)) if any(used) else set()
+        return self.only(*shared) if shared else self
 
 
 def grouped(published: Iterable[Published]) -> list[Group]:

@@ -18,7 +18,7 @@ from prood.reproduce.lab import Lab
 
 Kind = Literal["table", "figure"]
 Content = dict[str, Any]
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

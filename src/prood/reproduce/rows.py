@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from prood.evaluation import Group, Published, Statistic
-from prood.evaluation.page import escaped, markdown_table
+from prood.evaluation.page import escaped, markdown_table, model_name
 from prood.evaluation.paper import PaperRow, paper_rows
 from prood.evaluation.published import set_name
 from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
@@ -83,7 +83,8 @@ def section(
     rows = [row for row in found if row.table["runs"] == runs and any(name in row.values for name in named)]
     lines = [["model", "Acc", *map(escaped, sets)]]
     for ours in content["rows"]:
-        lines.append(_line(_name(ours), Stored(ours), sets, metrics, eps))
+        name = model_name(ours["title"], ours["shifts"], len(ours["seeds"]))
+        lines.append(_line(name, Stored(ours), sets, metrics, eps))
         same = [row for row in rows if row.title == _plain(ours["title"])]
         lines += [_line(f"↳ *{row.name}*", row, named, metrics, eps) for row in same[:1]]
     here = {_plain(ours["title"]) for ours in content["rows"]}
@@ -111,7 +112,7 @@ def _row(run: str, group: Group, sets: Sequence[str], eps: float, kind: Kind) ->
     return {
         "run": run,
         "title": group.title,
-        "shift": group.members[0].shift,
+        "shifts": group.shifts,
         "seeds": [member.seed for member in group.members],
         "accuracy": _pair(group.accuracy()),
         "sets": {
@@ -151,12 +152,6 @@ def _line(name: str, row: Stored | PaperRow, sets: Sequence[str], metrics: Seque
     cells = [[row.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
     texts = [" / ".join(map(_text, cell)) if any(cell) else MISSING for cell in cells]
     return [name, _text(row.accuracy()), *texts]
-
-
-def _name(row: dict[str, Any]) -> str:
-    words = [f"Δ = {row['shift']:g}"] if row["shift"] is not None else []
-    words += [f"{len(row['seeds'])} seeds"] if len(row["seeds"]) > 1 else []
-    return ", ".join([f"**{escaped(row['title'])}**", *words])
 
 
 def _plain(title: str) -> str:
