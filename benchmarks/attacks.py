@@ -64,7 +64,7 @@ def speed(device: str) -> None:
     }
     networks["joint model"] = ProoD(networks["classifier"], networks["discriminator"], 3.0)
     for name, network in networks.items():
-        score = score_of(network.to(device).eval())
+        score = score_of(network.to(device, memory_format=torch.channels_last).eval())  # as the evaluator has it
         images = torch.rand(count, *shape, device=device)
         print(f"2. {name}: passes (forward or backward, of one image) per second")
         for attack in (PGD(steps=20), APGD(iterations=30), Square(queries=300)):

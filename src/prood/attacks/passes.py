@@ -1,7 +1,8 @@
 """Scores and gradients of many points at once.
 
-On a GPU a pass through a network is hundreds of small kernels, and to launch them one by one takes longer than to run
-them. A search repeats the same passes thousands of times, so they are captured as CUDA graphs and replayed.
+On a GPU a pass through a network is hundreds of kernels. For few images, and without gradients, to launch them one by
+one takes longer than to run them; and a search repeats the same pass thousands of times. So it is captured as a CUDA
+graph and replayed (`benchmarks/attacks.py` has what that gains).
 """
 
 from __future__ import annotations
