@@ -29,6 +29,12 @@ def test_points_are_scored_a_part_at_a_time(scored):
     assert not gradients.requires_grad
 
 
+def test_no_points_have_no_scores(scored):
+    values, gradients = Passes(scored(cubes), rows=3).values_and_gradients(torch.rand(0, 1, 3, 3))
+    assert values.shape == (0,)
+    assert gradients.shape == (0, 1, 3, 3)
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [

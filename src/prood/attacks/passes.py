@@ -7,6 +7,7 @@ graph and replayed (`benchmarks/attacks.py` has what that gains).
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,8 @@ WARM_UP = 3
 """Passes of one kind and size that are run as they are before one is captured: libraries prepare themselves in them."""
 SMALLEST = 32
 """Rows of the smallest graph; others have twice, four times … as many, and what is missing is padded."""
+LARGEST = 2**21
+"""Pixel values of the largest pass that is captured. Larger ones gain nothing, and a graph keeps all its memory."""
 
 
 class Passes:
@@ -62,9 +65,9 @@ class Passes:
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
     def _part(self, kind: str, run: Pass, points: Tensor) -> tuple[Tensor, ...]:
-        if not (points.is_cuda and self.captures):
-            return run(points)
         key = kind, size_for(len(points), self.rows)
+        if not (points.is_cuda and self.captures and key[1] * math.prod(points.shape[1:]) <= LARGEST):
+            return run(points)
         if key not in self._graphs:
             self._seen[key] += 1
             if self._seen[key] <= WARM_UP:
