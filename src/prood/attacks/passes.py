@@ -24,7 +24,7 @@ WARM_UP = 3
 SMALLEST = 32
 """Rows of the smallest graph; others have twice, four times … as many, and what is missing is padded."""
 LARGEST = 2**21
-"""Pixel values of the largest pass that is captured. Larger ones gain nothing, and a graph keeps all its memory."""
+"""Pixel values of the largest pass that is captured. Larger ones have little to gain, and a graph keeps its memory."""
 
 
 class Passes:
