@@ -31,9 +31,9 @@ READING = """{meaning}
 
 A cell holds three of these, in percent; ± is the sample standard deviation over several seeds of training. Where a
 model was certified by several methods, its guarantee is the best of those that were run on the most images (of several
-seeds: by a method that all of them have), and the
-last column names the method. Below each of our models stands the paper's row of the same name, with what the paper
-trained it against; at the end of a table stand the paper's other models. “–”: not measured, or not in the paper.
+seeds: by a method that all of them have), and the last column names the method. Below each of our models stands the
+paper's row of the same name, with what the paper trained it against; at the end of a table stand the paper's other
+models. “–”: not measured, or not in the paper.
 
 The paper: {source}."""
 SPEED = """Seconds an epoch, and how far that is from what the arithmetic allows: `limit` is the time that the
