@@ -255,6 +255,16 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     (found,) = [one for one in one.evaluations if one.outside == "dark" and one.eps == 0.01]
     row = " | ".join(f"{100 * value:.1f}" for value in (found.auc, found.gauc, found.aauc, found.fpr95, found.gfpr95))
     assert f"| dark | 0.01 | {row} |" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("| dark | 0.01 |")]
+    assert line.endswith("| 3 by fast |")
+    more = replace(found, attacks=None, aauc=None, afpr95=None, images=400)
+    (line,) = [
+        line
+        for line in card(replace(one, evaluations=(*one.evaluations, more)), about).splitlines()
+        if line.startswith("| dark | 0.01 |")
+    ]
+    assert " | 400 | " in line
+    assert line.endswith("| 3 by fast |")
     assert text.count("| 8/255 |") == 2
     for least, said in (
         (0.0004, "next to nothing is proved."),

@@ -69,7 +69,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
 
 def _measured(published: Published) -> str:
     metrics = METRICS["auc"] | METRICS["fpr"]
-    lines = [["test set", "ε", *metrics.values(), "images", "certified by", "attacks"]]
+    lines = [["test set", "ε", *metrics.values(), "images", "certified by", "attacked"]]
     for outside in published.sets:
         for eps in published.radii:
             best = {metric: published.best(metric, outside, eps) for metric in metrics}
@@ -78,7 +78,7 @@ def _measured(published: Published) -> str:
                 continue
             cells = [MISSING if one is None else percent(getattr(one, metric)) for metric, one in best.items()]
             facts = [f"{clean.images:,}", method_of(proof) if proof and proof.gauc > 0 else MISSING]
-            attacks = escaped(attack.attacks or MISSING) if attack else MISSING
+            attacks = f"{attack.images:,} by {escaped(str(attack.attacks))}" if attack else MISSING
             lines.append([escaped(outside), radius_text(eps), *cells, *facts, attacks])
     accuracy = [one.accuracy for one in published.evaluations if one.accuracy is not None]
     return markdown_table(lines) + (f"\n\nAccuracy: {percent(accuracy[-1])}%." if accuracy else "")
