@@ -55,8 +55,8 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         f'```python\nimport prood\n\nmodel = prood.load("{name or published.inside}")\n```',
         "## What was measured",
         "In percent. AUC, GAUC and AAUC: of the images as they are, proved for every image within ε, and under attack; "
-        "FPR, GFPR and AFPR likewise, at a threshold that 95% of the in-distribution pass. Where fewer images were attacked "
-        "than certified, AAUC may lie below GAUC.",
+        "FPR, GFPR and AFPR likewise, at a threshold that 95% of the in-distribution pass. Where fewer images were "
+        "attacked than certified, AAUC may lie below GAUC.",
         _measured(published),
         "## Limits",
         LIMITS.format(more=_more(published)),
