@@ -80,12 +80,9 @@ def test_replayed_passes_are_the_eager_ones():
         for _ in range(WARM_UP + 3):
             points = torch.rand_like(points)
             assert torch.allclose(replayed.values(points), eager.values(points), rtol=1e-2, atol=2e-2)  # f in bfloat16
-            found, expected = replayed.values_and_gradients(points), eager.values_and_gradients(points)
-            assert torch.allclose(found[0], expected[0], rtol=1e-2, atol=2e-2)
-            assert (found[1] - expected[1]).norm() < 0.05 * expected[1].norm()
         fewer = torch.rand_like(points[:20])
         assert torch.allclose(replayed.values(fewer), eager.values(fewer), rtol=1e-2, atol=2e-2)
-    assert {kind for kind, _ in replayed._graphs} == {"values", "gradients"}
+    assert set(replayed._graphs) == {32, 50}
     assert not eager._graphs
 
 

@@ -23,6 +23,8 @@ def goals(stop: Stop, bound: Tensor, inside: Tensor, tolerance: float = TOLERANC
     certificate is done with an image once that outranks every in-distribution score; an image whose bound lies below
     all of them need not be attacked at all. The attacked score is then what the search had found so far, if anything.
 
+    On a GPU a search rounds otherwise than the score does, and all of this holds up to that.
+
     "never": only when the attack itself ends.
     """
     if stop not in get_args(Stop):
