@@ -2,6 +2,7 @@
 
 from prood.attacks.apgd import APGD
 from prood.attacks.base import NEVER, TOLERANCE, Attack, Outcome
+from prood.attacks.compiled import Compiled
 from prood.attacks.ensemble import PRESETS, Ensemble, preset
 from prood.attacks.pgd import PGD
 from prood.attacks.search import Search
@@ -14,6 +15,7 @@ __all__ = [
     "PRESETS",
     "TOLERANCE",
     "Attack",
+    "Compiled",
     "Ensemble",
     "Outcome",
     "Search",

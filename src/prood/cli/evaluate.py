@@ -40,6 +40,9 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the choice of images and of the attacks.", min=0)] = 0,
     batch: Annotated[int | None, typer.Option(help="Images at a time; else 250, fewer if they are big.", min=1)] = None,
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Compile the passes of attacks: a minute first (for GPUs).")
+    ] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
 ) -> None:
     """Score, certify and attack: AUC, GAUC, AAUC and the false positive rates, into each run's results.json.
@@ -66,6 +69,7 @@ def evaluate(
             limit=limit,
             seed=seed,
             batch=batch,
+            compile=compile,
             device=device,
             console=console,
         )

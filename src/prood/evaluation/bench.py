@@ -58,6 +58,7 @@ class Bench:
     seed: int
     folder: Path | None
     method: Method = "best"  # of the certified bounds
+    searched: Score | None = None  # what is attacked, if it is not the score itself but a faster form of it
 
     def over(self, images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
         """A number for each image, float64 on the CPU: each process computes its rows, and all get the whole."""
@@ -98,7 +99,8 @@ class Bench:
                 def watch(passes: int, before: int = before, share: float = share) -> None:
                     reached(before + share * passes)
 
-                outcome = self.attack(self.score, x, eps, goal=goal, seed=self.seed, numbers=rows, watch=watch)
+                searched = self.searched or self.score
+                outcome = self.attack(searched, x, eps, goal=goal, seed=self.seed, numbers=rows, watch=watch)
                 # Scored among other images, an image may round differently: never let that look like a fall.
                 points = torch.where((outcome.scores > clean).view(-1, 1, 1, 1), outcome.images, x)
                 attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()

@@ -15,7 +15,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from prood import processes
-from prood.attacks import Attack, preset
+from prood.attacks import Attack, Compiled, preset
 from prood.bounds import Method
 from prood.data import ImageSet
 from prood.errors import ProodError
@@ -43,6 +43,7 @@ def evaluate(
     limit: int | None = None,
     seed: int = 0,
     batch: int | None = None,
+    compile: bool = False,
     device: str | torch.device = "cpu",
     name: str = "model",
     folder: Path | str | None = None,
@@ -61,6 +62,8 @@ def evaluate(
     not made again. Of a joint model, `reuse` may hold evaluations of its discriminator: bounds of g over the same balls
     by the same method are taken from there, and only the shift is added.
 
+    `compile` is for attacks on a GPU: the passes of a search are compiled first, for about a minute.
+
     A progress bar is shown on `console`. Under torchrun each process takes a part of the images.
     The model is moved to `device`, and stays in eval mode there.
     """
@@ -73,7 +76,10 @@ def evaluate(
     if batch < 1:
         raise ProodError(f"a batch of {batch} images is empty: choose at least 1")
     goals(stop, torch.zeros(1), torch.zeros(1))  # a wrong name is said now, not after hours
-    bench = Bench(score, torch.device(device), batch, attack, stop, seed, folder, method)
+    if compile and torch.device(device).type != "cuda":
+        raise ProodError("attacks are compiled for a GPU only: leave out --compile, or choose --device cuda")
+    searched = Compiled(score) if compile and attack else None
+    bench = Bench(score, torch.device(device), batch, attack, stop, seed, folder, method, searched)
 
     common: dict[str, Any] = {
         "model": name,

@@ -33,6 +33,7 @@ def evaluate_run(
     limit: int | None = None,
     seed: int = 0,
     batch: int | None = None,
+    compile: bool = False,
     device: str | None = None,
     console: Console | None = None,
 ) -> Results:
@@ -69,6 +70,7 @@ def evaluate_run(
         limit=limit or None,
         seed=seed,
         batch=batch,
+        compile=compile,
         device=target,
         name=run.resolve().name,
         folder=run,

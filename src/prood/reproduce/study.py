@@ -149,6 +149,7 @@ class Study:
             limit=limit,
             method=method,
             eps=eps,
+            compile=attacks is not None and processes.device(self.device).type == "cuda",
             device=self.device,
             console=self.console,
         )
