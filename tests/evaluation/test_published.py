@@ -282,6 +282,17 @@ def test_a_mean_of_guarantees_is_of_one_method_where_the_seeds_share_one():
     assert group.methods("svhn", 0.01) == {"best", "crown"}
 
 
+def test_a_mean_of_adversarial_values_is_of_the_seeds_that_were_attacked_the_most():
+    strong, weak = one(aauc=0.2, attacks="paper"), one(aauc=0.6, attacks="fast", images=5000)
+    lucky = one(aauc=0.1, attacks="fast")  # of a seed that was attacked by both
+    (group,) = grouped([model(strong), model(weak, seed=1), model(strong, lucky, seed=2), model(one(), seed=3)])
+    statistic = group.statistic("aauc", "svhn", 0.01)
+    assert statistic.mean == pytest.approx(0.15)
+    assert statistic.deviation is not None
+    (group,) = grouped([model(weak), model(one(), seed=1)])
+    assert group.statistic("aauc", "svhn", 0.01).text == "60.0"
+
+
 def test_the_same_seed_twice_is_a_mistake():
     with pytest.raises(ProodError, match=r"3\.json and again\.json are both 'ProoD' of seed 3"):
         grouped([model(one(), seed=3), model(one(), seed=3, file="again.json")])

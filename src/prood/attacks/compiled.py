@@ -65,5 +65,5 @@ def _compiler() -> Iterator[None]:
     import torch._dynamo.config as dynamo_config  # slow to import, and for this alone
 
     with dynamo_config.patch(recompile_limit=64), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The .grad attribute")  # which nobody asked for but the compiler
+        warnings.simplefilter("ignore")  # advice about gradients and TF32, to the compiler itself
         yield

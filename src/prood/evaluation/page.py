@@ -31,7 +31,8 @@ READING = """{meaning}
 
 A cell holds three of these, in percent; ± is the sample standard deviation over several seeds of training. Where a
 model was certified by several methods, its guarantee is the best of those that were run on the most images (of several
-seeds: by a method that all of them have), and the last column names the method. Below each of our models stands the
+seeds: by a method that all of them have), and the last column names the method. What attacks found is averaged over the
+seeds that the strongest preset has attacked; of a single one it has no ±. Below each of our models stands the
 paper's row of the same name, with what the paper trained it against; at the end of a table stand the paper's other
 models. “–”: not measured, or not in the paper.
 

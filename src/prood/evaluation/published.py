@@ -26,6 +26,7 @@ _MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
 _EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
 _EVALUATION += ("seconds", "machine", "fingerprints")
 _IDENTITY = ("outside", "eps", "images", "certificate", "attacks", "stop", "seed", "fingerprints")
+ATTACKED = ("aauc", "afpr95")
 _ATTACKS = (None, "fast", "paper", "strong")  # from weak to strong; others are of unknown strength
 
 
@@ -65,8 +66,8 @@ class Published:
         found = [one for one in self.at(outside, eps) if getattr(one, metric) is not None]
         if not found:
             return None
-        attacked = metric in ("aauc", "afpr95")
-        _, images = max((_strength(one) if attacked else 0, one.images) for one in found)
+        attacked = metric in ATTACKED
+        _, images = max((strength(one) if attacked else 0, one.images) for one in found)
         found = [one for one in found if one.images == images]
         if metric in ("auc", "fpr95", "accuracy"):
             return found[-1]
@@ -222,7 +223,8 @@ def _text(content: dict[str, Any]) -> str:
     return head.removesuffix("[]\n}") + "[\n  " + ",\n  ".join(lines) + "\n ]\n}\n"
 
 
-def _strength(evaluation: Evaluation) -> int:
+def strength(evaluation: Evaluation) -> int:
+    """Of its attacks: a higher number for a stronger preset."""
     return _ATTACKS.index(evaluation.attacks) if evaluation.attacks in _ATTACKS else 1
 
 

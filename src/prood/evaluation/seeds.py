@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from prood.errors import ProodError
-from prood.evaluation.published import Published, method_of
+from prood.evaluation.published import ATTACKED, Published, method_of, strength
 from prood.evaluation.table import percent
 
 GUARANTEES = ("gauc", "gfpr95")
@@ -55,8 +55,12 @@ class Group:
         return sorted({member.shift for member in self.members if member.shift is not None})
 
     def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
-        """Over the seeds that have the metric; None if none has."""
-        members = self._alike(outside, eps).members if metric in GUARANTEES else self.members
+        """Over the seeds that have the metric, or were attacked the most strongly; None if none has."""
+        members = self.members
+        if metric in GUARANTEES:
+            members = self._alike(outside, eps).members
+        elif metric in ATTACKED:
+            members = self._most_attacked(outside, eps)
         found = [one for member in members if (one := member.best(metric, outside, eps))]
         return Statistic.of([float(getattr(one, metric)) for one in found])
 
@@ -83,6 +87,11 @@ class Group:
         used = [{method_of(one) for one in member.at(outside, eps)} for member in self.members]
         shared = set.intersection(*(methods for methods in used if methods)) if any(used) else set()
         return self.only(*shared) if shared else self
+
+    def _most_attacked(self, outside: str, eps: float) -> tuple[Published, ...]:
+        """The seeds that the strongest attack has seen: a weaker one finds less, and would look like a better seed."""
+        attacks = [max(map(strength, member.at(outside, eps)), default=0) for member in self.members]
+        return tuple(member for member, one in zip(self.members, attacks, strict=True) if one == max(attacks))
 
 
 def grouped(published: Iterable[Published]) -> list[Group]:
