@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prood.attacks import Square
+from prood.attacks import NEVER, Square, square
 from prood.attacks.square import share, side_of_square
 
 EPS = 0.1
@@ -127,3 +127,26 @@ def test_a_maximum_inside_the_ball_is_found(scored):
     score = scored(lambda u: -(u.double() - 0.5).square().sum((1, 2, 3)))
     x = torch.full((2, 1, 1, 3), 0.54)
     assert (Square(queries=1000)(score, x, EPS, goal=-1e-5).scores >= -1e-5).all()
+
+
+def test_squares_that_are_drawn_at_once_are_those_that_are_drawn_one_by_one(scored, monkeypatch):
+    """Images settle meanwhile, and squares of one pixel take steps inside the ball."""
+    x = 0.4 + 0.2 * torch.rand(5, 2, 6, 7, generator=torch.Generator().manual_seed(0))
+    attack, found = Square(queries=200), []
+
+    def bowl(u: Tensor) -> Tensor:
+        return -(u.double() - 0.52).square().sum((1, 2, 3))
+
+    goal = attack(scored(bowl), x, EPS, goal=NEVER).scores.median().item()
+    for ahead in (1, 7, 64, 1000):
+        monkeypatch.setattr(square, "AHEAD", ahead)
+        sides = [(side, query) for side, queries in attack._stretches(6, 7) for query in queries]
+        assert sides == [(side_of_square(0.8 * share(query / 200), 6, 7), query) for query in range(1, 200)]
+        found.append(attack(scored(bowl), x, EPS, goal=goal))
+    first, *others = found
+    assert 0 < first.settled.sum() < 5
+    assert 1 in {side for side, _ in sides}
+    for other in others:
+        assert torch.equal(other.images, first.images)
+        assert torch.equal(other.scores, first.scores)
+        assert other.forward == first.forward

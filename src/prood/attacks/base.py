@@ -78,6 +78,7 @@ class Attack(ABC):
         if search.open.any():
             with torch.no_grad():
                 self.search(search)
+        search.check_numbers()
         if images.is_cuda:  # where the search may have rounded otherwise than the score itself does
             search.score_again()
         return Outcome(

@@ -13,6 +13,8 @@ from prood.attacks.passes import Passes
 from prood.errors import ProodError
 from prood.models import Score
 
+PATIENCE = 64
+"""On a GPU, scores that are no numbers are noticed after so many calls at the latest: to look means to wait for it."""
 ROWS = 512
 """Points that are scored at once, so that memory does not grow with the number of images and restarts."""
 
@@ -49,6 +51,7 @@ class Search:
             raise ProodError("a goal is not a number: the bound of a model that has diverged is none")
         self.forward = self.backward = 0  # passes of single images
         self.watch = watch
+        self._broken, self._unchecked = torch.zeros((), dtype=torch.bool, device=images.device), 0
         self._members = ["clean"]
         self._finder = torch.zeros_like(self.numbers)  # who found the best point, as a place in _members
         self.best = self.images.clone()
@@ -124,19 +127,30 @@ class Search:
         self.backward += len(points) if backward else 0
         if self.watch is not None:
             self.watch(self.forward + self.backward)
-        if values.isnan().any():
-            raise ProodError("a score is not a number: the model has diverged or its input was damaged")
         values = values.double()
+        if not len(values):
+            return values
+        self._broken |= values.isnan().any()
+        self._unchecked += 1
+        if self._unchecked == PATIENCE or not values.is_cuda:
+            self.check_numbers()
+        # Nothing here asks the device for a number, so that a GPU never waits for the next launch.
         best = torch.full_like(self.value, -torch.inf).scatter_reduce(0, owner, values, "amax")
-        winners = ((values == best[owner]) & (values > self.value[owner])).nonzero().squeeze(1)
+        wins = (values == best[owner]) & (values > self.value[owner])
         # Of rows that tie, the first: an assignment with repeated indices would take any of them.
-        first = torch.full_like(self.numbers, len(values)).scatter_reduce(0, owner[winners], winners, "amin")
-        winners = first[first < len(values)]
-        where = owner[winners]
-        self.best[where] = points[winners]
-        self.value[where] = values[winners]
-        self._finder[where] = len(self._members) - 1
+        row = torch.where(wins, torch.arange(len(values), device=values.device), len(values))
+        first = torch.full_like(self.numbers, len(values)).scatter_reduce(0, owner, row, "amin")
+        found, first = first < len(values), first.clamp_max(len(values) - 1)
+        self.best = torch.where(column(found), points[first], self.best)
+        self.value = torch.where(found, values[first], self.value)
+        self._finder = torch.where(found, len(self._members) - 1, self._finder)
         return values
+
+    def check_numbers(self) -> None:
+        """That every score so far was a number. Waits for the device."""
+        self._unchecked = 0
+        if self._broken:
+            raise ProodError("a score is not a number: the model has diverged or its input was damaged")
 
 
 def check(images: Tensor, eps: float) -> None:

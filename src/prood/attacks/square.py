@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,9 +12,11 @@ from torch import Tensor
 
 from prood.attacks import draws
 from prood.attacks.base import Attack
-from prood.attacks.search import Search
+from prood.attacks.search import Search, column
 
 _STRIPES, _SQUARE, _INSIDE = 0, 1, 2  # streams of random numbers
+AHEAD = 64
+"""Queries whose squares are drawn at once."""
 
 
 @dataclass(frozen=True)
@@ -46,43 +49,86 @@ class Square(Attack):
         up = draws.uniform(key.view(-1, 1, 1, 1), stripe) < 0.5
         point = torch.where(up, search.high[owner], search.low[owner])
         value = search.values(point, owner)
-        for query in range(1, self.queries):
-            keep = search.open[owner]
-            if not keep.all():
-                owner, point, value = owner[keep], point[keep], value[keep]
-            if not len(owner):
-                return
-            candidate = self._propose(search, owner, point, query)
-            new_value = search.values(candidate, owner)
-            taken = new_value >= value
-            point = torch.where(taken.view(-1, 1, 1, 1), candidate, point)
-            value = torch.where(taken, new_value, value)
+        for side, queries in self._stretches(*point.shape[2:]):
+            squares = Squares(search, owner, side, queries)
+            for query in queries:
+                keep = search.open[owner]
+                if not keep.all():
+                    owner, point, value = owner[keep], point[keep], value[keep]
+                    squares.only(keep)
+                if not len(owner):
+                    return
+                candidate = squares.propose(query, point)
+                new_value = search.values(candidate, owner)
+                taken = new_value >= value
+                point = torch.where(column(taken), candidate, point)
+                value = torch.where(taken, new_value, value)
 
-    def _propose(self, search: Search, owner: Tensor, point: Tensor, query: int) -> Tensor:
+    def _stretches(self, height: int, width: int) -> Iterator[tuple[int, range]]:
+        """(side, queries) for all queries but the first: as many in a row, up to AHEAD, as have squares of one side."""
+
+        def side(query: int) -> int:
+            return side_of_square(self.fraction * share(query / self.queries), height, width)
+
+        begin = 1
+        while begin < self.queries:
+            end = begin + 1
+            while end < min(begin + AHEAD, self.queries) and side(end) == side(begin):
+                end += 1
+            yield side(begin), range(begin, end)
+            begin = end
+
+
+class Squares:
+    """The squares of several queries, all of one side, for each row of a batch.
+
+    They are drawn at once: a random number takes a dozen operations, and to launch them on a GPU for every query would
+    take longer than to score what is proposed.
+    """
+
+    def __init__(self, search: Search, owner: Tensor, side: int, queries: range) -> None:
+        self.search, self.side, self.first = search, side, queries.start
+        channels, height, width = search.images.shape[1:]
+        there = search.images.device
+        query = torch.arange(queries.start, queries.stop, device=there)
+        key = draws.keys(search.keys(owner, _SQUARE)[:, None], query)
+        # One stream a query: two numbers for the place, two for a step inside, and one for the sign of each channel.
+        numbers = draws.uniform(key[..., None], torch.arange(4 + channels, device=there))
+        self.owner, self.numbers, self.up = owner, numbers[..., :4], numbers[..., 4:] < 0.5
+        self.low, self.high = search.low[owner], search.high[owner]
+        self.down, self.across = (covered(numbers[..., axis], (height, width)[axis], side) for axis in (0, 1))
+
+    def only(self, keep: Tensor) -> None:
+        """Go on with these rows."""
+        self.owner, self.numbers, self.up = self.owner[keep], self.numbers[keep], self.up[keep]
+        self.low, self.high = self.low[keep], self.high[keep]
+        self.down, self.across = self.down[keep], self.across[keep]
+
+    def propose(self, query: int, point: Tensor) -> Tensor:
         """`point` with one square replaced."""
-        channels, height, width = point.shape[1:]
-        side = side_of_square(self.fraction * share(query / self.queries), height, width)
-        # One stream a row: two numbers for the place, two for a step inside, and one for the sign of each channel.
-        key = search.keys(owner, _SQUARE, query)
-        numbers = draws.uniform(key[:, None], torch.arange(4 + channels, device=point.device))
-        top = (numbers[:, 0] * (height - side + 1)).long().view(-1, 1, 1, 1)
-        left = (numbers[:, 1] * (width - side + 1)).long().view(-1, 1, 1, 1)
-        row = torch.arange(height, device=point.device).view(1, 1, -1, 1)
-        column = torch.arange(width, device=point.device).view(1, 1, 1, -1)
-        square = (row >= top) & (row < top + side) & (column >= left) & (column < left + side)
-        low, high = search.low[owner], search.high[owner]
-        up = numbers[:, 4:, None, None] < 0.5
-        candidate = torch.where(square, torch.where(up, high, low), point)
+        place = query - self.first
+        square = self.down[:, place, None, :, None] & self.across[:, place, None, None, :]
+        up = self.up[:, place, :, None, None]
+        candidate = torch.where(square, torch.where(up, self.high, self.low), point)
         same = (candidate == point).flatten(1).all(1)
-        if side > 1:
-            return torch.where(same.view(-1, 1, 1, 1) & square, torch.where(up, low, high), candidate)
-        inside = same | (square & (point > low) & (point < high)).flatten(1).any(1) & (numbers[:, 2] < 0.5)
+        if self.side > 1:
+            return torch.where(column(same) & square, torch.where(up, self.low, self.high), candidate)
+        numbers = self.numbers[:, place]
+        free = square & (point > self.low) & (point < self.high)
+        inside = same | free.flatten(1).any(1) & (numbers[:, 2] < 0.5)
         if inside.any():
-            whole = (high - low)[inside]
-            size = 2.0 ** (-12 * numbers[inside, 3].view(-1, 1, 1, 1).to(low.dtype))
-            away = 2 * draws.uniform_like(search.keys(owner[inside], _INSIDE, query), whole) - 1
-            candidate[inside] = search.project(point[inside] + size * away * whole, owner[inside])
+            owner, whole = self.owner[inside], (self.high - self.low)[inside]
+            size = 2.0 ** (-12 * column(numbers[inside, 3]).to(whole.dtype))
+            away = 2 * draws.uniform_like(self.search.keys(owner, _INSIDE, query), whole) - 1
+            candidate[inside] = self.search.project(point[inside] + size * away * whole, owner)
         return candidate
+
+
+def covered(numbers: Tensor, length: int, side: int) -> Tensor:
+    """Which of so many pixels in a line lie in a square, whose place a number in [0, 1) says; one more dimension."""
+    first = (numbers * (length - side + 1)).long()[..., None]
+    pixel = torch.arange(length, device=numbers.device)
+    return (pixel >= first) & (pixel < first + side)
 
 
 def share(progress: float) -> float:
