@@ -84,6 +84,10 @@ def test_evaluate_and_report(prood, tiny, tmp_path):
     assert prood("evaluate", *runs, *options)[0] == 0
     assert (runs[0] / "results.json").read_bytes() == before
 
+    code, _, err = prood("evaluate", *runs, *options, "--compile", "--device", "cpu")
+    assert code == 2
+    assert "leave out --compile" in err
+
     code, out, _ = prood("report", *runs)
     assert code == 0
     assert "discriminator" in out

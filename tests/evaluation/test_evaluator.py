@@ -236,6 +236,7 @@ def test_a_preset_that_has_changed_is_run_again(f, inside, outside, tmp_path, mo
         ({"stop": "soon", "attacks": "fast"}, "no stopping rule 'soon': choose one of auc, bound, never"),
         ({"batch": 0}, "batch of 0 images is empty"),
         ({"limit": 0}, "subset of 0 images"),
+        ({"compile": True, "attacks": "fast"}, "for a GPU only: leave out --compile, or choose --device cuda"),
         (
             {"outside": {"big": ImageSet("big", torch.zeros(2, 1, 32, 32, dtype=torch.uint8))}},
             "big has images of shape",
