@@ -1,5 +1,7 @@
 """A score whose search is compiled is the same score, and needs few sizes."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 from prood.attacks import APGD, PGD, Compiled, Ensemble, Square
 from prood.attacks import compiled as module
 from prood.attacks.passes import Passes
+from prood.errors import ProodError
 from prood.models import ProoD, Score, build, discriminator, score_of
 
 COLOURS = {"mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
@@ -82,6 +85,18 @@ def test_all_but_the_search_is_the_score_itself():
         assert torch.equal(compiled.bound_from(bound), score.bound_from(bound))
     assert compiled.model is score.model
     assert all(parameter.requires_grad for parameter in score.model.classifier.parameters())
+
+
+def test_what_cannot_be_compiled_is_said():
+    def backend(graph, inputs):
+        raise ValueError("no compiler here")
+
+    with pytest.raises(ProodError, match=r"cannot be compiled .*no compiler here.*: leave out --compile"):
+        Compiled(Smooth(Weighted()), backend=backend).quick(torch.rand(2, 3, 2, 2))
+    score = Smooth(Weighted())
+    score.session = threading.Lock()
+    with pytest.raises(ProodError, match=r"cannot be compiled .*: leave out --compile"):
+        Compiled(score)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="attacks are compiled on a GPU only")

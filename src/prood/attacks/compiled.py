@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from prood.bounds import Options
+from prood.errors import ProodError
 from prood.models import Score
 
 SIZES = (128, 256, 512)
@@ -29,7 +29,10 @@ class Compiled(Score):
         super().__init__(score.model)
         self.score = score
         # A copy without gradients of the weights: compiled, they would be computed along with those of the pixels.
-        frozen = deepcopy(score)
+        try:
+            frozen = deepcopy(score)
+        except (TypeError, RuntimeError) as error:  # it holds what no copy can be made of, such as a session
+            raise _refusal(error) from None
         frozen.model.requires_grad_(False)
         self._quick = torch.compile(frozen.quick, dynamic=False, backend=backend)
 
@@ -49,7 +52,7 @@ class Compiled(Score):
     def logits(self, images: Tensor) -> Tensor | None:
         return self.score.logits(images)
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[Options]) -> Tensor:
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Any) -> Tensor:
         return self.score.upper_bound(images, eps, **options)
 
     def part(self) -> Score | None:
@@ -63,7 +66,16 @@ class Compiled(Score):
 def _compiler() -> Iterator[None]:
     """A study has many models: after eight kinds of passes in one process, others would not be compiled."""
     import torch._dynamo.config as dynamo_config  # slow to import, and for this alone
+    from torch._dynamo.exc import TorchDynamoException
 
     with dynamo_config.patch(recompile_limit=64), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice about gradients and TF32, to the compiler itself
-        yield
+        try:
+            yield
+        except TorchDynamoException as error:
+            raise _refusal(error) from error
+
+
+def _refusal(error: Exception) -> ProodError:
+    reason = " ".join(str(error).partition("\n\n")[0].split())  # what follows is advice
+    return ProodError(f"the passes of attacks cannot be compiled ({reason}): leave out --compile")

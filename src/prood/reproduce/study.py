@@ -149,7 +149,7 @@ class Study:
             limit=limit,
             method=method,
             eps=eps,
-            compile=attacks is not None and processes.device(self.device).type == "cuda",
+            compile=attacks in ("paper", "strong") and processes.device(self.device).type == "cuda",  # pays there
             device=self.device,
             console=self.console,
         )
