@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
-from prood.models import Score
+from prood.models import ProoD, Score, build, discriminator
 
 ALL = {**PRESETS, "pgd": PGD(), "apgd": APGD(), "square": Square()}
 SHORT = {
@@ -42,6 +42,19 @@ class Function(Score):
 @pytest.fixture(scope="session")
 def scored():
     return Function
+
+
+@pytest.fixture(scope="session")
+def joint():
+    """Makes an untrained joint model for 32×32 images, with this classifier or a small one."""
+
+    def make(classifier: nn.Module | None = None) -> ProoD:
+        torch.manual_seed(0)
+        colours = {"mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+        classifier = classifier or build({"name": "small", "classes": 3, "width": 8, **colours})
+        return ProoD(classifier, discriminator("XS"), 1.0).eval()
+
+    return make
 
 
 @pytest.fixture(params=ALL)

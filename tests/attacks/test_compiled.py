@@ -10,14 +10,7 @@ from prood.attacks import APGD, PGD, Compiled, Ensemble, Square
 from prood.attacks import compiled as module
 from prood.attacks.passes import Passes
 from prood.errors import ProodError
-from prood.models import ProoD, Score, build, discriminator, score_of
-
-COLOURS = {"mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
-
-
-def joint() -> ProoD:
-    torch.manual_seed(0)
-    return ProoD(build({"name": "small", "classes": 3, "width": 8, **COLOURS}), discriminator("XS"), 1.0).eval()
+from prood.models import Score, score_of
 
 
 class Weighted(nn.Module):
@@ -74,7 +67,7 @@ def test_few_sizes_are_compiled(monkeypatch):
     assert sorted(seen) == [4, 8]
 
 
-def test_all_but_the_search_is_the_score_itself():
+def test_all_but_the_search_is_the_score_itself(joint):
     score = score_of(joint())
     compiled, images = Compiled(score, backend="eager"), torch.rand(3, 3, 32, 32)
     with torch.no_grad():
@@ -100,7 +93,7 @@ def test_what_cannot_be_compiled_is_said():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="attacks are compiled on a GPU only")
-def test_a_compiled_attack_finds_as_much_and_only_scores_that_the_model_has():
+def test_a_compiled_attack_finds_as_much_and_only_scores_that_the_model_has(joint):
     score, images = score_of(joint().cuda()), torch.rand(12, 3, 32, 32, device="cuda")
     attack = Ensemble((PGD(steps=20), APGD(iterations=20, restarts=2), Square(queries=40)))
     plain, compiled = attack(score, images, 0.05), attack(Compiled(score), images, 0.05)

@@ -7,7 +7,7 @@ from torch import nn
 from prood.attacks import APGD, PGD, Ensemble, Square
 from prood.attacks.passes import SMALLEST, WARM_UP, Passes, size_for
 from prood.bounds import strict
-from prood.models import ProoD, build, discriminator, score_of
+from prood.models import score_of
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="passes are captured on a GPU only")
 
@@ -55,13 +55,6 @@ def test_a_graph_has_room_for_the_points_and_never_more_than_allowed(count, size
     assert size_for(count, rows=500 if count == 500 else 512) == size
 
 
-def joint(classifier: nn.Module | None = None) -> ProoD:
-    torch.manual_seed(0)
-    colours = {"mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
-    classifier = classifier or build({"name": "small", "classes": 3, "width": 8, **colours})
-    return ProoD(classifier, discriminator("XS"), 1.0).cuda().eval()
-
-
 class Asks(nn.Module):
     """Looks at its input on the host, as a model may that nobody wrote for graphs."""
 
@@ -71,8 +64,8 @@ class Asks(nn.Module):
 
 
 @on_gpu
-def test_replayed_passes_are_the_eager_ones():
-    score, points = score_of(joint()), torch.rand(75, 3, 32, 32, device="cuda")
+def test_replayed_passes_are_the_eager_ones(joint):
+    score, points = score_of(joint().cuda()), torch.rand(75, 3, 32, 32, device="cuda")
     with strict(points.device, transforms=True):  # in TF32, kernels differ in the third digit
         eager = Passes(score, rows=50)
         eager.captures = False
@@ -87,8 +80,8 @@ def test_replayed_passes_are_the_eager_ones():
 
 
 @on_gpu
-def test_a_model_that_no_graph_can_hold_is_run_as_it_is():
-    score, points = score_of(joint(Asks())), torch.rand(40, 3, 32, 32, device="cuda")
+def test_a_model_that_no_graph_can_hold_is_run_as_it_is(joint):
+    score, points = score_of(joint(Asks()).cuda()), torch.rand(40, 3, 32, 32, device="cuda")
     passes = Passes(score, rows=512)
     expected = passes.values(points)
     for _ in range(WARM_UP + 2):
@@ -99,8 +92,8 @@ def test_a_model_that_no_graph_can_hold_is_run_as_it_is():
 
 
 @on_gpu
-def test_an_attack_by_replayed_passes_finds_scores_that_the_model_has():
-    score, images = score_of(joint()), torch.rand(12, 3, 32, 32, device="cuda")
+def test_an_attack_by_replayed_passes_finds_scores_that_the_model_has(joint):
+    score, images = score_of(joint().cuda()), torch.rand(12, 3, 32, 32, device="cuda")
     attack = Ensemble((PGD(steps=20), APGD(iterations=20, restarts=2), Square(queries=40)))
     outcome = attack(score, images, 0.05)
     with torch.no_grad():

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from prood.attacks import Search
+from prood.attacks import Search, Square
 from prood.attacks.search import ball
 from prood.errors import ProodError
 
@@ -151,6 +151,32 @@ def test_infinite_scores_are_scores(scored):
     assert low.value.tolist() == [0.0, -math.inf]
     with pytest.raises(ProodError, match="not a number"):
         Search(scored(lambda u: torch.full((len(u),), math.nan)), x, 0.1, goal=torch.ones(2))
+
+
+def test_a_score_that_is_no_number_is_noticed_in_time_and_never_the_best(scored):
+    """As on a GPU, where it is not looked at every call."""
+    x = torch.full((2, *SHAPE), 0.5)
+    search = Search(
+        scored(lambda u: torch.where(u.amax((1, 2, 3)) > 0.55, math.nan, 1.0)), x, 0.1, goal=torch.ones(2) * 9
+    )
+    search.patience = 3
+    broken, fine = (x + step for step in (0.1, 0.0))
+    search.values(broken, torch.arange(2))
+    assert search.value.tolist() == [1.0, 1.0]
+    assert torch.equal(search.best, x)
+    search.values(fine, torch.arange(2))
+    with pytest.raises(ProodError, match="not a number"):
+        search.values(fine, torch.arange(2))
+    with pytest.raises(ProodError, match="not a number"):  # nor is it forgotten
+        search.check_numbers()
+
+
+def test_an_attack_looks_once_more_at_its_end(scored, monkeypatch):
+    never = property(lambda search: math.inf, lambda search, value: None)
+    monkeypatch.setattr(Search, "patience", never, raising=False)
+    score = scored(lambda u: torch.where(u.amax((1, 2, 3)) > 0.55, math.nan, 1.0))
+    with pytest.raises(ProodError, match="not a number"):
+        Square(queries=5)(score, torch.full((2, *SHAPE), 0.5), 0.1, goal=9.0)
 
 
 def test_scored_again_points_have_the_score_itself_and_none_below_the_image(scored):

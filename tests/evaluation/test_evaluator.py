@@ -10,6 +10,7 @@ from prood import ProodError, evaluate
 from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
 from prood.evaluation import Results, auc, bootstrap, fpr, read_results
+from prood.evaluation.bench import Bench
 from prood.models import Confidence, Curve, Discriminator, Fusion, ProoD, Score, score_of
 
 QUICK = APGD(iterations=5, restarts=2)
@@ -33,6 +34,26 @@ def test_the_metrics_are_those_of_the_scores(f, g, inside, outside):
     assert (result.classes, result.images, result.eps, result.seed) == (4, 30, 0.02, 0)
     np.testing.assert_allclose(result.scores.clean, clean, atol=1e-9)
     np.testing.assert_allclose(result.scores.certified, certified, atol=1e-9)
+
+
+def test_a_faster_form_of_a_score_is_searched_and_the_score_itself_is_reported(f, inside, outside):
+    """As on a GPU, where it may be compiled."""
+
+    class Faster(Confidence):
+        searched = 0
+
+        def quick(self, images):
+            self.searched += len(images)
+            return self(images)
+
+    score, faster = Confidence(f), Faster(f)
+    score.quick = None  # not to be called
+    bench = Bench(score, torch.device("cpu"), 7, QUICK, "never", 0, None, searched=faster)
+    with torch.no_grad():
+        found = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
+        assert torch.allclose(found.clean, score(outside["dark"].floats()))
+    assert faster.searched == found.forward > 0
+    assert (found.attacked > found.clean).any()
 
 
 def joint_models(f, g):

@@ -1,7 +1,7 @@
 """A score whose search is compiled: for a GPU, and for attacks that make millions of passes.
 
 A network as it is written runs its normalisations, activations and sums one by one, and reads and writes memory for
-each. Compiled, they are one with their neighbours. It takes about a minute before the first passes.
+each. Compiled, they are one with their neighbours. That takes half a minute, when the first passes are made.
 """
 
 from __future__ import annotations

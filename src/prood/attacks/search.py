@@ -14,7 +14,7 @@ from prood.errors import ProodError
 from prood.models import Score
 
 PATIENCE = 64
-"""On a GPU, scores that are no numbers are noticed after so many calls at the latest: to look means to wait for it."""
+"""On a GPU it is looked only every so many calls whether all scores were numbers: to look means to wait for it."""
 ROWS = 512
 """Points that are scored at once, so that memory does not grow with the number of images and restarts."""
 
@@ -52,6 +52,7 @@ class Search:
         self.forward = self.backward = 0  # passes of single images
         self.watch = watch
         self._broken, self._unchecked = torch.zeros((), dtype=torch.bool, device=images.device), 0
+        self.patience = PATIENCE if images.is_cuda else 1
         self._members = ["clean"]
         self._finder = torch.zeros_like(self.numbers)  # who found the best point, as a place in _members
         self.best = self.images.clone()
@@ -132,7 +133,7 @@ class Search:
             return values
         self._broken |= values.isnan().any()
         self._unchecked += 1
-        if self._unchecked == PATIENCE or not values.is_cuda:
+        if self._unchecked >= self.patience:
             self.check_numbers()
         # Nothing here asks the device for a number, so that a GPU never waits for the next launch.
         best = torch.full_like(self.value, -torch.inf).scatter_reduce(0, owner, values, "amax")

@@ -41,7 +41,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of the choice of images and of the attacks.", min=0)] = 0,
     batch: Annotated[int | None, typer.Option(help="Images at a time; else 250, fewer if they are big.", min=1)] = None,
     compile: Annotated[
-        bool, typer.Option("--compile", help="Compile the passes of attacks: a minute first (for GPUs).")
+        bool, typer.Option("--compile", help="Compile the passes of attacks, half a minute at first (for GPUs).")
     ] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
 ) -> None:

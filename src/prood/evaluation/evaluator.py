@@ -62,7 +62,7 @@ def evaluate(
     not made again. Of a joint model, `reuse` may hold evaluations of its discriminator: bounds of g over the same balls
     by the same method are taken from there, and only the shift is added.
 
-    `compile` is for attacks on a GPU: the passes of a search are compiled first, for about a minute.
+    `compile` is for attacks on a GPU: the passes of a search are compiled first, which takes half a minute.
 
     A progress bar is shown on `console`. Under torchrun each process takes a part of the images.
     The model is moved to `device`, and stays in eval mode there.
