@@ -152,6 +152,18 @@ def test_several_methods_the_best_in_the_table_and_all_in_one_of_their_own(tmp_p
     ]
 
 
+def test_a_method_that_one_seed_has_is_of_one_seed_and_of_the_images_that_count(tmp_path):
+    for seed, gauc in enumerate((0.4, 0.5)):
+        made = [evaluation("svhn", 0.01, gauc=gauc), evaluation("svhn", 0.01, gauc=0.9, images=100)]
+        if seed:
+            made.append(evaluation("svhn", 0.01, gauc=0.6, certificate="crown, float32"))
+        write(tmp_path, f"p{seed}", made, title="ProoD", shift=2.0 + seed, seed=seed)
+    assert tables(results_page(tmp_path))["GAUC by the method that proves it"][1:] == [
+        ["**ProoD**, Δ = 2, 3, 2 seeds", "0.01", "best", "1,000", "45.0 ± 7.1"],
+        ["**ProoD**, Δ = 3", "0.01", "crown", "1,000", "60.0"],
+    ]
+
+
 def test_every_file_says_where_it_comes_from(tmp_path):
     write(
         tmp_path, "cifar10/plain", [evaluation("svhn", 0.01), evaluation("smooth", 0.01, images=300)], command="a | b"
@@ -168,7 +180,8 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
     folder.mkdir(parents=True)
     candidates = [{"shift": shift, "accuracy": 0.94, "auc": 0.9 + shift / 100, "gauc": 0.5} for shift in (0.0, 3.0)]
     content = {"inside": "cifar10", "outside": "cifar100", "discriminator": "ProoD-Disc", "baseline": {"auc": 0.91}}
-    content |= {"classifier": "oe", "candidates": candidates, "chosen": 3.0, "rule": "highest GAUC", "images": 5000}
+    content |= {"classifier": "oe", "seed": 0, "candidates": candidates, "chosen": 3.0, "rule": "highest GAUC"}
+    content |= {"images": 5000}
     (folder / "shift.json").write_text(json.dumps(content))
     rows = [{"step": "discriminator", "seconds_per_epoch": 1.2345, "limit": 0.5, "plain": 1234.0}, {"step": "oe"}]
     (tmp_path / "gpu.json").write_text(json.dumps({"machine": "H200", "command": "python gpu.py", "rows": rows}))
@@ -180,7 +193,7 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
         ["0", "94.00", "90.00", "50.00"],
         ["**3**", "**94.00**", "**93.00**", "**50.00**"],
     ]
-    assert "discriminator: ProoD-Disc; classifier: oe; rule: highest GAUC; images: 5000." in page
+    assert "discriminator: ProoD-Disc; classifier: oe; seed: 0; rule: highest GAUC; images: 5000." in page
     assert found["Speed"] == [
         ["step", "seconds per epoch", "limit", "plain"],
         ["discriminator", "1.23", "0.5", "1,234"],

@@ -221,7 +221,7 @@ def test_the_choice_of_a_shift_is_published_with_all_it_was_made_from(done, endi
     text = (results / "cifar10" / "cifar100" / f"discriminator{ending}" / "shift.json").read_text()
     assert text == (study.folder / f"discriminator{ending}-shift.json").read_text()
     content = json.loads(text)
-    assert (content["inside"], content["outside"]) == ("cifar10", "cifar100")
+    assert (content["inside"], content["outside"], content["seed"]) == ("cifar10", "cifar100", 3)
     assert content["discriminator"] == f"discriminator{ending}"
     assert content["images"] == HELD_BACK
     candidates = [Candidate(**one) for one in content["candidates"]]
@@ -230,6 +230,15 @@ def test_the_choice_of_a_shift_is_published_with_all_it_was_made_from(done, endi
     rule = choose_shift(candidates, content["baseline"]["auc"], tolerance=module.TOLERANCE)
     assert content["chosen"] == rule.shift
     assert study.shift(f"discriminator{ending}") == content["chosen"]
+
+
+@pytest.mark.parametrize(("seed", "replaced"), [(0, True), (4, False)])
+def test_the_choice_of_another_seed_than_0_replaces_none(done, tmp_path, seed, replaced):
+    _, results = done  # of seed 3
+    shutil.copytree(results, tmp_path / "results")
+    reproduce(study_in(tmp_path / "runs", seed=seed), models=["prood"], results=tmp_path / "results", attacks=None)
+    public = json.loads((tmp_path / "results" / "cifar10" / "cifar100" / "discriminator" / "shift.json").read_text())
+    assert public["seed"] == (seed if replaced else 3)
 
 
 @pytest.mark.parametrize(("lost", "shift"), [((0.0015, 0.0005), 1), ((0.0009, 0.0005), 0), ((0.0015, 0.0011), 2)])

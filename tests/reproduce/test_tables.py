@@ -130,6 +130,23 @@ def test_error_bars_are_over_the_seeds(trained):
     assert {"oe-0", "oe-1", "prood-1"} <= set(trained.models)
 
 
+def test_a_caption_names_only_what_the_means_are_of(trained, lab_in, tmp_path):
+    """Of two seeds that were certified and attacked differently, by published files that are changed so."""
+    shutil.copytree(trained.results, tmp_path / "results")
+    lab = lab_in(tmp_path, training=False)
+    for seed in (0, 1):
+        file = lab.file("prood", seed)
+        content = json.loads(file.read_text())
+        if seed:
+            tighter = [one | {"certificate": "crown, float32"} for one in content["evaluations"] if not one["attacks"]]
+            stronger = [one | {"attacks": "paper", "images": 2} for one in content["evaluations"] if one["attacks"]]
+            content["evaluations"] += tighter + stronger
+        file.write_text(json.dumps(content))
+    content = rows.table(lab, ["prood"], seeds=(0, 1))
+    assert content["certified"] == ["6 images (best)"]
+    assert content["attacked"] == ["2 images (paper)"]
+
+
 def test_a_robust_classifier_keeps_its_answers(trained):
     trained.notes.clear()
     content = robust.make(trained)

@@ -124,9 +124,11 @@ def _by_method(groups: list[Group], sets: list[str], radii: list[float]) -> list
             if len(methods) < 2 or not any(one.gauc for one in found):
                 continue
             for method in methods:
-                images = _range(one.images for one in found if method_of(one) == method)
-                cells = [_text(group.only(method).statistic("gauc", name, eps)) for name in sets]
-                lines.append([_name(group), radius_text(eps), method, images, *cells])
+                part = group.only(method)
+                part = Group(tuple(one for one in part.members if any(one.at(name, eps) for name in sets)))
+                images = _range(one.images for name in sets for one in part.used("gauc", name, eps))
+                cells = [_text(part.statistic("gauc", name, eps)) for name in sets]
+                lines.append([_name(part), radius_text(eps), method, images, *cells])
     return ["### GAUC by the method that proves it", markdown_table(lines)] if len(lines) > 1 else []
 
 
@@ -144,8 +146,8 @@ def _shift(content: dict[str, Any]) -> list[str]:
         cells = [_number(row.get("shift")), *(cell(row.get(name)) for name in names)]
         lines.append([f"**{text}**" if row.get("shift") == content.get("chosen") else text for text in cells])
     inside, outside = (escaped(str(content.get(key, MISSING))) for key in ("inside", "outside"))
-    keys = ("discriminator", "classifier", "rule", "images")
-    facts = [f"{key}: {escaped(str(content[key]))}" for key in keys if content.get(key)]
+    keys = ("discriminator", "classifier", "seed", "rule", "images")
+    facts = [f"{key}: {escaped(str(content[key]))}" for key in keys if content.get(key) not in (None, "")]
     title = f"## The shift for {inside}, trained against {outside}"
     return [title, "Bold: chosen. " + "; ".join(facts) + ".", markdown_table(lines)]
 

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 from prood.errors import ProodError
 from prood.evaluation.published import ATTACKED, Published, method_of, strength
+from prood.evaluation.results import Evaluation
 from prood.evaluation.table import percent
 
 GUARANTEES = ("gauc", "gfpr95")
@@ -56,13 +57,16 @@ class Group:
 
     def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
         """Over the seeds that have the metric, or were attacked the most strongly; None if none has."""
+        return Statistic.of([float(getattr(one, metric)) for one in self.used(metric, outside, eps)])
+
+    def used(self, metric: str, outside: str, eps: float) -> list[Evaluation]:
+        """What `statistic` is of, one evaluation a seed."""
         members = self.members
         if metric in GUARANTEES:
             members = self._alike(outside, eps).members
         elif metric in ATTACKED:
             members = self._most_attacked(outside, eps)
-        found = [one for member in members if (one := member.best(metric, outside, eps))]
-        return Statistic.of([float(getattr(one, metric)) for one in found])
+        return [one for member in members if (one := member.best(metric, outside, eps))]
 
     def accuracy(self) -> Statistic | None:
         found = [[one.accuracy for one in member.evaluations if one.accuracy is not None] for member in self.members]
@@ -70,8 +74,7 @@ class Group:
 
     def methods(self, outside: str, eps: float) -> set[str]:
         """The methods that prove the guaranteed AUCs; none where nothing is proved."""
-        found = [member.best("gauc", outside, eps) for member in self._alike(outside, eps).members]
-        return {method_of(one) for one in found if one is not None and one.gauc > 0}
+        return {method_of(one) for one in self.used("gauc", outside, eps) if one.gauc > 0}
 
     def only(self, *methods: str) -> Group:
         """The same models, as if only these methods had certified them."""

@@ -22,7 +22,7 @@ from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation import Published, evaluate_run, publish, read_published
 from prood.evaluation.measured import measured
-from prood.evaluation.published import has_news, read_json, set_name
+from prood.evaluation.published import SHIFT_FILE, has_news, read_json, set_name
 from prood.models import MODEL_FILE, fingerprint, load
 from prood.reproduce.study import MODELS, PAPERS, STUDIES, Study
 from prood.training import Recipe, combine, images_to_choose_by, load_recipe, train
@@ -169,7 +169,7 @@ class Lab:
         """Δ of the joint models: the recipe's, on CIFAR the one chosen on held-back images with seed 0."""
         if not self.is_study:
             return self.base.shift
-        chosen = self.results / self.name / self.against / f"discriminator{ending}" / "shift.json"
+        chosen = self.results / self.name / self.against / f"discriminator{ending}" / SHIFT_FILE
         if not self.has(f"discriminator{ending}") and chosen.is_file():
             return float(read_json(chosen)["chosen"])
         return self._study.shift(self.run(f"discriminator{ending}").name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from prood.evaluation import Group, Published, Statistic
+from prood.evaluation import Group, Statistic
 from prood.evaluation.page import escaped, markdown_table, model_name
 from prood.evaluation.paper import PaperRow, paper_rows
-from prood.evaluation.published import set_name
+from prood.evaluation.published import method_of, set_name
 from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
 from prood.reproduce.lab import Lab
 from prood.reproduce.study import PAPERS
@@ -51,7 +51,6 @@ def table(
     if missing:
         lab.notes.append(f"Not here, neither published nor trained: {'; '.join(missing)}.")
     names = list(sets) or [set_name(name) for name in lab.base.evaluate.outside]
-    members = [member for group in groups.values() for member in group.members]
     return {
         "inside": set_name(lab.inside_name),
         "outside": lab.against,
@@ -59,8 +58,8 @@ def table(
         "metrics": list(METRICS[kind]),
         "sets": names,
         "rows": [_row(run, group, names, eps, kind) for run, group in groups.items()],
-        "certified": _counts(members, names, eps, attacked=False),
-        "attacked": _counts(members, names, eps, attacked=True),
+        "certified": _counts(groups.values(), names, eps, attacked=False),
+        "attacked": _counts(groups.values(), names, eps, attacked=True),
     }
 
 
@@ -128,11 +127,11 @@ def _pair(statistic: Statistic | None) -> list[float | None] | None:
     return [None if value is None else float(f"{value:.6g}") for value in (statistic.mean, statistic.deviation)]
 
 
-def _counts(members: Sequence[Published], sets: Sequence[str], eps: float, *, attacked: bool) -> list[str]:
+def _counts(groups: Collection[Group], sets: Sequence[str], eps: float, *, attacked: bool) -> list[str]:
     """How many images of a set were certified, and by which method; or attacked, and by which preset."""
     metric = "aauc" if attacked else "gauc"
-    found = [member.best(metric, name, eps) for member in members for name in sets]
-    words = ((one.images, one.attacks if attacked else one.certificate.partition(",")[0]) for one in found if one)
+    found = [one for group in groups for name in sets for one in group.used(metric, name, eps)]
+    words = ((one.images, one.attacks if attacked else method_of(one)) for one in found)
     return [f"{images:,} images ({word})" for images, word in sorted(set(words), reverse=True)]
 
 

@@ -31,7 +31,7 @@ from prood.evaluation import (
     sweep,
 )
 from prood.evaluation import threshold as threshold_at
-from prood.evaluation.published import portable, set_name
+from prood.evaluation.published import SHIFT_FILE, portable, set_name
 from prood.models import MODEL_FILE, Discriminator, ProoD, load, read_metadata, rounded, save
 from prood.training import Recipe, combine, held_back, load_recipe, train
 
@@ -122,6 +122,7 @@ class Study:
             content = {
                 "inside": self.name,
                 "outside": self.against,
+                "seed": self.seed,
                 "discriminator": discriminator,
                 "classifier": "oe",
                 "baseline": {"auc": baseline, "accuracy": candidates[0].accuracy},
@@ -287,8 +288,9 @@ def reproduce(
     place = results / study.name / study.against
     for discriminator in ("discriminator", f"discriminator{PAPERS}"):
         chosen = study.folder / f"{discriminator}-shift.json"
-        if chosen.is_file():
-            write_text(place / discriminator / "shift.json", chosen.read_text(encoding="utf-8"))
+        public = place / discriminator / SHIFT_FILE
+        if chosen.is_file() and (study.seed == 0 or not public.is_file()):  # tables take that of seed 0
+            write_text(public, chosen.read_text(encoding="utf-8"))
     if attacks:
         for run in runs:
             study.evaluate(run, attacks=attacks, limit=attacked)
