@@ -187,13 +187,13 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
     (tmp_path / "gpu.json").write_text(json.dumps({"machine": "H200", "command": "python gpu.py", "rows": rows}))
     page = results_page(tmp_path)
     found = tables(page)
-    assert found["The shift for cifar10, trained against cifar100"] == [
+    assert found["The shift for cifar10, trained against cifar100: ProoD-Disc"] == [
         ["shift Δ", "Acc", "AUC", "GAUC"],
         ["OE, to compare with", "–", "91.00", "–"],
         ["0", "94.00", "90.00", "50.00"],
         ["**3**", "**94.00**", "**93.00**", "**50.00**"],
     ]
-    assert "discriminator: ProoD-Disc; classifier: oe; seed: 0; rule: highest GAUC; images: 5000." in page
+    assert "Bold: chosen. classifier: oe; seed: 0; rule: highest GAUC; images: 5000." in page
     assert found["Speed"] == [
         ["step", "seconds per epoch", "limit", "plain"],
         ["discriminator", "1.23", "0.5", "1,234"],
@@ -213,6 +213,16 @@ def test_the_notes_stand_before_the_tables(tmp_path):
     (tmp_path / "notes.md").write_text("Of svhn *half* the images.\n\nOne seed.\n", encoding="utf-8")
     page = results_page(tmp_path)
     assert page.index("\n\nOf svhn *half* the images.\n\nOne seed.\n\n") < page.index("## In-distribution")
+
+
+@pytest.mark.parametrize("first", ["Of svhn half the images.\n\n", ""])
+def test_from_their_first_heading_on_notes_stand_behind_the_tables(tmp_path, first):
+    write(tmp_path, "a.json")
+    (tmp_path / "notes.md").write_text(f"{first}## How\n\nSlowly.\n\n### And when\n\nOnce.\n", encoding="utf-8")
+    page = results_page(tmp_path)
+    table, how, files = (page.index(f"\n\n## {title}") for title in ("In-distribution", "How", "Where each number"))
+    assert table < how < page.index("\n\n### And when\n\nOnce.\n\n") < files
+    assert ("Of svhn half" in page[:table]) == bool(first)
 
 
 ADDITIONAL = {"lsun", "lsun-resize", "places365", "isun", "uniform", "textures", "tiny-images", "openimages"}

@@ -49,22 +49,33 @@ SPEEDS = ("step", "batch", "seconds_per_epoch", "limit", "fraction", "plain", "r
 
 
 def results_page(folder: Path | str) -> str:
-    """The page in Markdown, from every file below the folder. `notes.md` says what a reader must know of the data."""
+    """The page in Markdown, from every file below the folder.
+
+    Of `notes.md`, what stands above its first heading comes before the tables, and the rest behind them.
+    """
     folder = Path(folder)
     published = read_published(folder)
     sections: dict[tuple[str, str], list[Group]] = {}
     for group in grouped(published):
         sections.setdefault((group.inside, group.outside), []).append(group)
     parts = [HEAD, READING.format(meaning=MEANING, source=paper()["source"]) if published else NOTHING]
-    if (folder / NOTES_FILE).is_file():
-        parts.append((folder / NOTES_FILE).read_text(encoding="utf-8").strip())
+    before, after = _notes(folder / NOTES_FILE)
+    parts += before
     for groups in sections.values():
         parts += _section(groups)
+    parts += after
     for file in sorted(folder.rglob(SHIFT_FILE)):
         parts += _shift(read_json(file))
     if (folder / SPEED_FILE).is_file():
         parts += _speed(read_json(folder / SPEED_FILE))
     return "\n\n".join(parts + (_files(published) if published else [])) + "\n"
+
+
+def _notes(file: Path) -> tuple[list[str], list[str]]:
+    """What is said above the first heading, and the rest; each a text or none."""
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    first, heading, rest = f"\n{text}".partition("\n#")
+    return [*filter(None, [first.strip()])], [*filter(None, [(heading + rest).strip()])]
 
 
 def _section(groups: list[Group]) -> list[str]:
@@ -146,9 +157,10 @@ def _shift(content: dict[str, Any]) -> list[str]:
         cells = [_number(row.get("shift")), *(cell(row.get(name)) for name in names)]
         lines.append([f"**{text}**" if row.get("shift") == content.get("chosen") else text for text in cells])
     inside, outside = (escaped(str(content.get(key, MISSING))) for key in ("inside", "outside"))
-    keys = ("discriminator", "classifier", "seed", "rule", "images")
+    keys = ("classifier", "seed", "rule", "images")
     facts = [f"{key}: {escaped(str(content[key]))}" for key in keys if content.get(key) not in (None, "")]
     title = f"## The shift for {inside}, trained against {outside}"
+    title += f": {escaped(str(content['discriminator']))}" if content.get("discriminator") else ""
     return [title, "Bold: chosen. " + "; ".join(facts) + ".", markdown_table(lines)]
 
 
