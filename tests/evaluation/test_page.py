@@ -131,6 +131,19 @@ def test_seeds_are_one_row_beside_the_papers_five(tmp_path):
         results_page(tmp_path)
 
 
+def test_a_row_names_the_seeds_of_its_radius_and_a_cell_of_fewer_says_so(tmp_path):
+    for seed in range(3):
+        made = [evaluation("svhn", 0.01), evaluation("smooth", 0.01, attacks="paper" if seed else "fast")]
+        made += [evaluation("svhn", 8 / 255)] if seed == 1 else []
+        write(tmp_path, f"p{seed}", made[seed == 2 :], title="ProoD", shift=1.0 + seed, seed=seed)
+    found = tables(results_page(tmp_path))
+    at, far = (next(row for row in found[name] if row[0].startswith("**")) for name in (AUC, LARGER))
+    assert at[0] == "**ProoD**, Δ = 1, 2, 3, 3 seeds"
+    assert at[2] == "95.1 ± 0.0 (2) / 0.0 ± 0.0 (2) / 10.0 ± 0.0 (2)"
+    assert at[3] == "95.1 ± 0.0 / 0.0 ± 0.0 / 10.0 ± 0.0 (2)"
+    assert far[:3] == ["**ProoD**, Δ = 2", "90.0", "95.1 / 0.0 / 10.0"]
+
+
 def test_several_methods_the_best_in_the_table_and_all_in_one_of_their_own(tmp_path):
     made = [
         evaluation("svhn", 0.01, gauc=0.5, gfpr95=0.9),

@@ -261,9 +261,9 @@ def test_seeds_of_one_model_have_a_mean_and_a_sample_deviation():
     statistic = first.statistic("gauc", "svhn", 0.01)
     assert statistic.mean == pytest.approx(0.3)
     assert statistic.deviation == pytest.approx(np.std([0.1, 0.2, 0.6], ddof=1))
-    assert statistic.text == "30.0 ± 26.5"
+    assert statistic.text() == "30.0 ± 26.5"
     assert first.accuracy().mean == pytest.approx(0.93)
-    assert rest[0].statistic("gauc", "svhn", 0.01).text == "30.0"
+    assert rest[0].statistic("gauc", "svhn", 0.01).text() == "30.0"
     assert rest[0].statistic("aauc", "svhn", 0.01) is None
     assert rest[0].accuracy() is None
 
@@ -290,7 +290,7 @@ def test_a_mean_of_adversarial_values_is_of_the_seeds_that_were_attacked_the_mos
     assert statistic.mean == pytest.approx(0.15)
     assert statistic.deviation is not None
     (group,) = grouped([model(weak), model(one(), seed=1)])
-    assert group.statistic("aauc", "svhn", 0.01).text == "60.0"
+    assert group.statistic("aauc", "svhn", 0.01).text() == "60.0"
 
 
 def test_the_same_seed_twice_is_a_mistake():

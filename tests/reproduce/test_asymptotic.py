@@ -111,5 +111,5 @@ def test_without_a_trained_model_it_is_left_out_and_said(lab: Lab, lab_in: Calla
         (tmp_path / "runs" / run).symlink_to(lab.place(run))
     content = asymptotic.make(other)
     assert set(content["curves"]) == {"ProoD, no guard", "ProoD, guarded"}
-    assert "Plain is not trained here, and left out" in other.notes
+    assert "Plain is left out: its weights are not here" in other.notes
     assert "Plain" not in directions.make(other)["models"]

@@ -81,7 +81,7 @@ def test_the_shift_is_chosen_by_the_rule(lab: Lab, shifts: dict) -> None:
 def test_without_models_there_is_no_choice(tmp_path: Path) -> None:
     lab = Lab("cifar10", tmp_path / "runs", results=tmp_path / "results", training=False)
     assert shift.make(lab)["curves"] == {}
-    assert lab.notes == [f"{title} is not trained here, and left out" for title in shift.COMBINED.values()]
+    assert lab.notes == [f"{title} is left out: its weights are not here" for title in shift.COMBINED.values()]
 
 
 @pytest.mark.parametrize("name", ["fusion", "shift"])

@@ -53,7 +53,7 @@ def test_the_main_table_holds_what_is_published(trained):
                 assert one.images == images
                 assert metrics[metric] == [getattr(one, metric), None]
     text = main.EXPERIMENT.section(content)
-    assert text.startswith("AUC / GAUC / AAUC, ε = 0.06, trained against ramps. Certified: 6 images (best) of a set. ")
+    assert text.startswith("AUC / GAUC / AAUC, ε = 0.06, trained against ramps, seed 0. Certified: 6 ")
     assert "Attacked: 3 images (fast) of a set." in text
     table = cells(text)
     assert list(table) == ["model", "**Plain**", "**OE**", "**ProoD-Disc**", "**ProoD-S**, Δ = 1", "**ProoD**, Δ = 1"]
@@ -123,7 +123,8 @@ def test_error_bars_are_over_the_seeds(trained):
         ("prood", [0, 1]),
     ]
     values = [trained.published("prood", seed).best("gauc", "ramps", 0.06).gauc for seed in (0, 1)]
-    mean, deviation = content["rows"][2]["sets"]["ramps"]["gauc"]
+    mean, deviation, count = content["rows"][2]["sets"]["ramps"]["gauc"]
+    assert count == 2
     assert math.isclose(mean, fmean(values), rel_tol=1e-5)
     assert math.isclose(deviation, stdev(values), rel_tol=1e-5, abs_tol=1e-9)
     assert "**ProoD**, Δ = 1, 2 seeds" in cells(seeds.section(content))

@@ -32,9 +32,9 @@ READING = """{meaning}
 A cell holds three of these, in percent; ± is the sample standard deviation over several seeds of training. Where a
 model was certified by several methods, its guarantee is the best of those that were run on the most images (of several
 seeds: by a method that all of them have), and the last column names the method. What attacks found is averaged over the
-seeds that the strongest preset has attacked; of a single one it has no ±. Below each of our models stands the
-paper's row of the same name, with what the paper trained it against; at the end of a table stand the paper's other
-models. “–”: not measured, or not in the paper.
+seeds that the strongest preset has attacked. What is of fewer seeds than its row names says of how many, “(2)”; of a
+single one it has no ±. Below each of our models stands the paper's row of the same name, with what the paper trained it
+against; at the end of a table stand the paper's other models. “–”: not measured, or not in the paper.
 
 The paper: {source}."""
 SPEED = """Seconds an epoch, and how far that is from what the arithmetic allows: `limit` is the time that the
@@ -105,17 +105,23 @@ def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:
     """Our rows, each with the paper's below it, then the models that only the paper has."""
     metrics = list(METRICS[kind])
 
-    def line(name: str, row: Group | PaperRow) -> list[str]:
+    def line(name: str, row: Group | PaperRow, seeds: int = 1) -> list[str]:
         cells = [[row.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
-        texts = [" / ".join(map(_text, cell)) if any(cell) else MISSING for cell in cells]
+        texts = [" / ".join(text_of(one, seeds) for one in cell) if any(cell) else MISSING for cell in cells]
         proved = sorted({method for outside in sets for method in row.methods(outside, eps)}) if kind == "auc" else []
-        return [name, _text(row.accuracy()), *texts, *([", ".join(proved) or MISSING] if kind == "auc" else [])]
+        return [
+            name,
+            text_of(row.accuracy(), seeds),
+            *texts,
+            *([", ".join(proved) or MISSING] if kind == "auc" else []),
+        ]
 
     rows = paper_rows(groups[0].inside, groups[0].outside, eps, metrics)
     lines = [["model", "Acc", *map(escaped, sets), *(["certified by"] if kind == "auc" else [])]]
     for group in groups:
-        lines.append(line(_name(group), group))
-        several = len(group.members) > 1
+        here = group.evaluated(sets, eps)
+        lines.append(line(_name(here), here, len(here.members)))
+        several = len(here.members) > 1
         same = [row for row in rows if row.title == group.title]
         same.sort(key=lambda row: (row.table["runs"] > 1) == several)  # means beside means, single runs beside such
         lines += [line(f"↳ *{row.name}*", row) for row in same[-1:]]
@@ -135,10 +141,9 @@ def _by_method(groups: list[Group], sets: list[str], radii: list[float]) -> list
             if len(methods) < 2 or not any(one.gauc for one in found):
                 continue
             for method in methods:
-                part = group.only(method)
-                part = Group(tuple(one for one in part.members if any(one.at(name, eps) for name in sets)))
+                part = group.only(method).evaluated(sets, eps)
                 images = _range(one.images for name in sets for one in part.used("gauc", name, eps))
-                cells = [_text(part.statistic("gauc", name, eps)) for name in sets]
+                cells = [text_of(part.statistic("gauc", name, eps), len(part.members)) for name in sets]
                 lines.append([_name(part), radius_text(eps), method, images, *cells])
     return ["### GAUC by the method that proves it", markdown_table(lines)] if len(lines) > 1 else []
 
@@ -211,8 +216,8 @@ def _place(order: Sequence[str], name: str) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def _text(statistic: Statistic | None) -> str:
-    return MISSING if statistic is None else statistic.text
+def text_of(statistic: Statistic | None, seeds: int = 1) -> str:
+    return MISSING if statistic is None else statistic.text(seeds)
 
 
 def _short(value: float) -> str:

@@ -20,16 +20,20 @@ class Statistic:
 
     mean: float
     deviation: float | None = None
+    count: int | None = None
 
     @staticmethod
     def of(values: list[float]) -> Statistic | None:
         if not values:
             return None
-        return Statistic(fmean(values), stdev(values) if len(values) > 1 else None)
+        return Statistic(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
-    @property
-    def text(self) -> str:
-        return percent(self.mean) + ("" if self.deviation is None else f" ± {percent(self.deviation)}")
+    def text(self, seeds: int = 1) -> str:
+        """In percent, in a row of so many seeds: of fewer, but several, it says of how many. One has no deviation."""
+        words = [percent(self.mean)]
+        words += [] if self.deviation is None else [f"± {percent(self.deviation)}"]
+        words += [f"({self.count})"] if self.count is not None and 1 < self.count < seeds else []
+        return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,12 @@ class Group:
     def methods(self, outside: str, eps: float) -> set[str]:
         """The methods that prove the guaranteed AUCs; none where nothing is proved."""
         return {method_of(one) for one in self.used("gauc", outside, eps) if one.gauc > 0}
+
+    def evaluated(self, sets: Iterable[str], eps: float) -> Group:
+        """The seeds that were evaluated at this radius on any of the sets; all of them, if none was."""
+        names = list(sets)
+        found = tuple(member for member in self.members if any(member.at(name, eps) for name in names))
+        return Group(found or self.members)
 
     def only(self, *methods: str) -> Group:
         """The same models, as if only these methods had certified them."""

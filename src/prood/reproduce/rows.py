@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from prood.evaluation import Group, Statistic
-from prood.evaluation.page import escaped, markdown_table, model_name
+from prood.evaluation.page import escaped, markdown_table, model_name, text_of
 from prood.evaluation.paper import PaperRow, paper_rows
 from prood.evaluation.published import method_of, set_name
 from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
@@ -49,7 +49,8 @@ def table(
             groups[run] = Group(there)
     missing = [f"{lab.titles[run]}{', intervals' * run.endswith(PAPERS)}" for run in runs if run not in groups]
     if missing:
-        lab.notes.append(f"Not here, neither published nor trained: {'; '.join(missing)}.")
+        of = f" with seed {seeds[0]}" if len(seeds) == 1 else ""
+        lab.notes.append(f"Not here{of}, neither published nor trained: {'; '.join(missing)}.")
     names = list(sets) or [set_name(name) for name in lab.base.evaluate.outside]
     return {
         "inside": set_name(lab.inside_name),
@@ -82,8 +83,9 @@ def section(
     rows = [row for row in found if row.table["runs"] == runs and any(name in row.values for name in named)]
     lines = [["model", "Acc", *map(escaped, sets)]]
     for ours in content["rows"]:
-        name = model_name(ours["title"], ours["shifts"], len(ours["seeds"]))
-        lines.append(_line(name, Stored(ours), sets, metrics, eps))
+        count = len(ours["seeds"])
+        name = model_name(ours["title"], ours["shifts"], count)
+        lines.append(_line(name, Stored(ours), sets, metrics, eps, count))
         same = [row for row in rows if row.title == _plain(ours["title"])]
         lines += [_line(f"↳ *{row.name}*", row, named, metrics, eps) for row in same[:1]]
     here = {_plain(ours["title"]) for ours in content["rows"]}
@@ -113,18 +115,19 @@ def _row(run: str, group: Group, sets: Sequence[str], eps: float, kind: Kind) ->
         "title": group.title,
         "shifts": group.shifts,
         "seeds": [member.seed for member in group.members],
-        "accuracy": _pair(group.accuracy()),
+        "accuracy": _numbers(group.accuracy()),
         "sets": {
-            name: {metric: _pair(group.statistic(metric, name, eps)) for metric in METRICS[kind]} for name in sets
+            name: {metric: _numbers(group.statistic(metric, name, eps)) for metric in METRICS[kind]} for name in sets
         },
     }
 
 
-def _pair(statistic: Statistic | None) -> list[float | None] | None:
-    """Mean and deviation, six digits of each."""
+def _numbers(statistic: Statistic | None) -> list[float | None] | None:
+    """Mean and deviation, six digits of each, and of several seeds how many."""
     if statistic is None:
         return None
-    return [None if value is None else float(f"{value:.6g}") for value in (statistic.mean, statistic.deviation)]
+    pair = [None if value is None else float(f"{value:.6g}") for value in (statistic.mean, statistic.deviation)]
+    return pair if statistic.deviation is None else [*pair, statistic.count]
 
 
 def _counts(groups: Collection[Group], sets: Sequence[str], eps: float, *, attacked: bool) -> list[str]:
@@ -141,22 +144,22 @@ def _radii(lab: Lab, eps: float) -> tuple[float, ...]:
 
 def _caption(content: Content) -> str:
     names = " / ".join(HEADINGS[metric] for metric in content["metrics"])
-    words = [f"{names}, ε = {radius_text(content['eps'])}, trained against {escaped(content['outside'])}."]
+    seeds = {seed for row in content["rows"] for seed in row["seeds"]}
+    of = f", seed {min(seeds)}" if len(seeds) == 1 else ""
+    words = [f"{names}, ε = {radius_text(content['eps'])}, trained against {escaped(content['outside'])}{of}."]
     words += [f"Certified: {' and '.join(content['certified'])} of a set."] if content["certified"] else []
     attacked = f"Attacked: {' and '.join(content['attacked'])} of a set." if content["attacked"] else "Not attacked."
     return " ".join([*words, attacked])
 
 
-def _line(name: str, row: Stored | PaperRow, sets: Sequence[str], metrics: Sequence[str], eps: float) -> list[str]:
+def _line(
+    name: str, row: Stored | PaperRow, sets: Sequence[str], metrics: Sequence[str], eps: float, seeds: int = 1
+) -> list[str]:
     cells = [[row.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
-    texts = [" / ".join(map(_text, cell)) if any(cell) else MISSING for cell in cells]
-    return [name, _text(row.accuracy()), *texts]
+    texts = [" / ".join(text_of(one, seeds) for one in cell) if any(cell) else MISSING for cell in cells]
+    return [name, text_of(row.accuracy(), seeds), *texts]
 
 
 def _plain(title: str) -> str:
     """'ProoD' of 'ProoD, linear bound': the paper's name of the method."""
     return title.partition(",")[0]
-
-
-def _text(statistic: Statistic | None) -> str:
-    return MISSING if statistic is None else statistic.text

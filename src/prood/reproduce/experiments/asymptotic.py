@@ -16,7 +16,7 @@ from prood.reproduce.lab import Lab
 
 RUNS = ("plain", "oe", "prood")
 """Those of the figure; others are shown where they are trained already."""
-BARE, GUARDED = "ProoD, no guard", "ProoD, guarded"
+BARE, GUARDED = "no guard", "guarded"
 SHOWN = (0.1, 1.0, 10.0, 100.0, 1000.0, 100_000.0)
 
 
@@ -28,13 +28,15 @@ def make(lab: Lab) -> Content:
     for run, title in lab.titles.items():
         if not lab.has(run) and not (run in RUNS and lab.may_train):
             if run in RUNS:
-                lab.notes.append(f"{title} is not trained here, and left out")
+                lab.notes.append(f"{title} is left out: its weights are not here")
             continue
         model, about = load(lab.run(run))
         if isinstance(model, Discriminator):
             continue  # no classes to be sure of
         classes = len(about.classes) if about.classes else classes
-        both = {BARE: guarded(model, 0), GUARDED: guarded(model)} if run == "prood" else {title: model}
+        both = {title: model}
+        if run == "prood":
+            both = {f"{title}, {BARE}": guarded(model, 0), f"{title}, {GUARDED}": guarded(model)}
         curves |= {name: list(mean_confidence(one, outside, **options)) for name, one in both.items()}
     facts: Content = {"outside": set_name(name), "trajectories": min(TRAJECTORIES, len(outside)), "classes": classes}
     return facts | {"alphas": list(CURVE), "curves": curves}

@@ -41,12 +41,13 @@ def make(lab: Lab) -> Content:
         lab.notes.append(f"On a CPU: {FEW} directions instead of {COUNT}, and without the paper's 40,000 steps")
     joint, _ = load(lab.run("prood"), device=target)
     bare = guarded(joint, 0)  # as in the paper, whatever the recipe says
-    plans: list[tuple[str, nn.Module, str]] = [] if slow else [(BARE, bare, "paper")]
-    plans += [(f"{BARE}, farther out", bare, "far"), (GUARDED, guarded(joint), "far")]
+    title = lab.titles["prood"]
+    plans: list[tuple[str, nn.Module, str]] = [] if slow else [(f"{title}, {BARE}", bare, "paper")]
+    plans += [(f"{title}, {BARE}, farther out", bare, "far"), (f"{title}, {GUARDED}", guarded(joint), "far")]
     if lab.has("plain") or lab.may_train:
         plans.append(("Plain", load(lab.run("plain"), device=target)[0], "far"))
     else:
-        lab.notes.append("Plain is not trained here, and left out")
+        lab.notes.append("Plain is left out: its weights are not here")
     shape = lab.inside().shape
     count, random = (FEW, RANDOM // 10) if slow else (COUNT, RANDOM)
     models = {title: _searched(model, shape, search, count, random, target) for title, model, search in plans}

@@ -78,6 +78,8 @@ def section(content: Content) -> str:
         f"In-distribution {escaped(content['inside'])}, trained against {escaped(content['outside'])}, "
         f"ε = {radius_text(content['eps'])}, means over the test sets, in percent."
     )
+    attacked = {row["robustness"]["images"] for row in content["rows"] if row["robustness"]}
+    head += f" Robust accuracy is of {' or '.join(map(str, sorted(attacked)))} images." if attacked else ""
     rules = "\n".join(f"- **{name}**: {escaped(text)}" for name, text in content["rules"].items())
     return f"{head}\n\n{markdown_table(lines)}\n\n{rules}"
 

@@ -24,7 +24,9 @@ def make(lab: Lab) -> Content:
 
 
 def section(content: Content) -> str:
-    return rows.section(content, others=("Plain", "OE", "ProoD-Disc", "ProoD"), runs=5)
+    table = rows.section(content, others=("Plain", "OE", "ProoD-Disc", "ProoD"), runs=5)
+    fewer = "“(2)” is said of a mean of fewer seeds than its row names; what is of a single one has no ±."
+    return f"{table}\n\n{fewer}"
 
 
 EXPERIMENT = Experiment(

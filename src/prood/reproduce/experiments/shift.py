@@ -23,7 +23,7 @@ def make(lab: Lab) -> Content:
     baseline: dict[str, Any] = {}
     for run, title in COMBINED.items():
         if not (lab.has(run) and lab.has("discriminator")) and not lab.may_train:
-            lab.notes.append(f"{title} is not trained here, and left out")
+            lab.notes.append(f"{title} is left out: its weights are not here")
             continue
         auc, candidates = _combined(lab, run)
         if run == "oe":
@@ -79,8 +79,8 @@ def section(content: Content) -> str:
     base = content["baseline"].get("auc")
     against = "" if base is None else f" (the AUC of OE is {100 * base:.2f})"
     return (
-        f"On held-back images of both training sets, at ε = {content['eps']:g}. Bold is the choice by the paper's "
-        f"rule: {content['rule']}{against}. A trained classifier is combined with the discriminator at each Δ: its "
+        f"On held-back images of both training sets, at ε = {content['eps']:g}. Bold is the choice: "
+        f"{content['rule']}{against}. A trained classifier is combined with the discriminator at each Δ: its "
         f"accuracy is the same at all of them. The paper trains a classifier for each. "
         "The second column is the fraction of out-distribution inputs that a Δ stands for, were the discriminator "
         f"perfect.\n\n{markdown_table([head, *lines])}"
