@@ -5,10 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prood.errors import ProodError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it takes `path`'s place, on failure it is removed."""
+    """Yield a temporary path beside `path`; on success it takes `path`'s place, on failure it is removed.
+
+    A link stays one, and what it points to is replaced.
+    """
+    check(path)
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -16,8 +23,18 @@ def replacing(path: Path) -> Iterator[Path]:
         with aside.open("rb") as written:
             os.fsync(written.fileno())
         os.replace(aside, path)
+    except OSError as error:
+        if error.errno is not None:  # a disk that is full does not say which file it was
+            error.filename = error.filename or str(path)
+        raise
     finally:
         aside.unlink(missing_ok=True)
+
+
+def check(path: Path) -> None:
+    """Refuse a path that a file cannot take the place of: a folder, or a device such as /dev/stdout."""
+    if path.exists() and not path.is_file():
+        raise ProodError(f"{path} is {'a folder' if path.is_dir() else 'a device'}: give the name of a file")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

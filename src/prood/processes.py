@@ -23,7 +23,7 @@ def device(name: str | None) -> torch.device:
         name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     try:
         found = torch.device(name or "cpu")
-        torch.empty(0, device=found)
+        torch.empty(0, device=found).cpu()  # not so on a device that only knows shapes
     except (RuntimeError, AssertionError):
         raise ProodError(f"there is no device {name!r} here: choose cpu, or cuda where a GPU is installed") from None
     return found

@@ -80,7 +80,7 @@ def wrap(
         "evaluate": (about.recipe or {}).get("evaluate", {}),
     }
     folder = Run(run)
-    folder.open(resolved, resume=False)
+    folder.open(resolved, resume=False, at_once=True)
     _write(detector, folder, resolved, about, names)
     return Guarded(_loaded_again(detector, folder), f, accuracy)
 

@@ -48,6 +48,27 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
         run.open({"a": 1}, resume=False)
 
 
+def test_a_folder_is_trained_into_by_one_at_a_time(tmp_path: Path) -> None:
+    run, other = Run(tmp_path / "run"), Run(tmp_path / "run")
+    with run.claimed():
+        with pytest.raises(ProodError, match=r"another process is training into .*run: wait for it"), other.claimed():
+            pass
+        with Run(tmp_path / "another").claimed():
+            pass
+    with other.claimed():
+        assert not list(other.folder.iterdir())  # no file that a kill would leave behind
+
+
+def test_a_run_that_is_made_at_once_and_was_not_finished_is_made_anew(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.open({"shift": 1}, resume=False, at_once=True)
+    run.open({"shift": 2}, resume=False, at_once=True)
+    assert run.settings() == {"shift": 2}
+    run.model.write_bytes(b"weights")
+    with pytest.raises(ProodError, match=r"holds a run already: choose another folder$"):
+        run.open({"shift": 2}, resume=False, at_once=True)
+
+
 def test_resuming_needs_the_same_settings_and_names_those_that_differ(tmp_path: Path) -> None:
     run = Run(tmp_path)
     settings = {"recipe": "a", "train": {"lr": 0.1, "batch": 5, "drops": (1,)}, "classifier": {"name": "small"}}

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from prood import data, processes
-from prood.atomic import write_text
+from prood.atomic import check, write_text
 from prood.bounds import Method, Norm
 from prood.certification.record import (
     Certificate,
@@ -36,7 +36,7 @@ from prood.models import Discriminator, ProoD, load, model_path, spec_of
 Shape = tuple[int, int, int]
 
 
-Key = tuple[str, str, float, str, str]
+Key = tuple[ImageReference, str, float, str, str]
 """Image, model, radius, norm and method: what makes a certificate the one that is asked for."""
 
 
@@ -142,6 +142,7 @@ def certify(
     places = range(len(images))
     if out is None:
         return [one for radius in eps for group in work.made(places, radius, {}) for one in group]
+    check(out)
     there = _there(out)
     processes.barrier()  # all have read what is there before one of them writes
     part = out.with_name(f"{out.name}.part{processes.rank()}")
@@ -182,7 +183,7 @@ class _Work:
                 ImageReference(*self.images.names[place], image_sha256(image.numpy()))
                 for place, image in zip(group, images, strict=True)
             ]
-            keys = [(one.sha256, what.reference.sha256, eps, self.norm, self.method) for one in references]
+            keys = [(one, what.reference.sha256, eps, self.norm, self.method) for one in references]
             missing = [number for number, key in enumerate(keys) if key not in there]
             if not missing:
                 continue
@@ -210,7 +211,7 @@ def _there(out: Path) -> dict[Key, Certificate]:
     """The certificates of the result and of what interrupted calls have left beside it."""
     files = [out] if out.is_file() else []
     found = [one for file in [*files, *_parts(out)] for one in read(file)[0]]
-    return {(one.input.sha256, one.model.sha256, one.eps, one.norm, one.method): one for one in found}
+    return {(one.input, one.model.sha256, one.eps, one.norm, one.method): one for one in found}
 
 
 def _parts(out: Path) -> list[Path]:

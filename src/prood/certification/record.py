@@ -194,8 +194,8 @@ def _text(values: dict[str, Any], key: str) -> str:
 
 def _number(values: dict[str, Any], key: str) -> float:
     value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"its {key} is {value!r}, not a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        raise ValueError(f"its {key} is {value!r:.40}, not a finite number")
     return float(value)
 
 

@@ -18,7 +18,9 @@ from prood import processes
 from prood.bounds import Method, Norm, certified_radius
 from prood.certification.certify import Subject, certify, inputs, subject
 from prood.certification.record import Certificate
+from prood.errors import ProodError
 from prood.models import ProoD
+from prood.models.joint import checked_threshold
 
 SHOWN = 50
 
@@ -76,6 +78,10 @@ def certify_images(
     target = device or processes.device(None)
     what = subject(model, target)
     threshold = what.threshold if threshold is None else threshold
+    if threshold is not None and isinstance(what.model, ProoD):  # else one of g, which may be any number
+        checked_threshold(threshold)
+    elif threshold is not None and not math.isfinite(threshold):
+        raise ProodError(f"a threshold is a finite number, not {threshold}")
     images = inputs(names, what.shape, limit)
     certificates = certify(what, images, eps, out=out, norm=norm, method=method, batch=batch)
     rows = []

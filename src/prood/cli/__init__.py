@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -72,7 +75,17 @@ def main() -> None:
     try:
         app()
     except ProodError as error:
-        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _refuse(str(error))
+    except OSError as error:  # a closed pipe is not among them: Typer ends on it without a word
+        place = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+        if place is not None and place.suffix == ".part":  # what is written aside bears a name that nobody gave
+            place = place.parent
+        where = "a file" if place is None else str(place)
+        _refuse(f"cannot read or write {where} ({error.strerror or error}): choose another place, or make room there")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _refuse(fault: str) -> NoReturn:
+    Console(stderr=True).print(f"[red]error:[/] {escape(fault)}", highlight=False, soft_wrap=True)
+    sys.exit(2)

@@ -219,6 +219,10 @@ def _entry(name: str) -> _Entry:
     key = name.partition(":")[0]
     entry = _REGISTRY.get(key) or _own(key)
     if entry is None:
+        if Path(name).is_dir():
+            raise ProodError(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
+        if os.sep in key or Path(key).suffix:
+            raise ProodError(f"there is no image set '{name}', nor a file: check its path")
         near = get_close_matches(key, [source.name for source in names()], 1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ProodError(f"there is no image set '{name}': {hint}'prood data list' shows what there is")

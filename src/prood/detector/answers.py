@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -122,12 +121,3 @@ class Proof:
 
     def __iter__(self) -> Iterator[Certified]:
         return (self[place] for place in range(len(self)))
-
-
-def checked_threshold(threshold: float | None) -> float | None:
-    """A confidence, for nothing is below NaN and everything below 2."""
-    if threshold is None:
-        return None
-    if not (math.isfinite(threshold) and 0 <= threshold <= 1):
-        raise ProodError(f"a threshold is a confidence between 0 and 1, not {threshold}")
-    return float(threshold)

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from prood import processes
 from prood.bounds import Method, Norm, certified_radius
-from prood.detector.answers import Floats, Prediction, Proof, checked_threshold
+from prood.detector.answers import Floats, Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, confidence_logit, spec_of
+from prood.models.joint import checked_threshold
 
 
 class Detector:
@@ -53,7 +54,7 @@ class Detector:
         if names is not None and len(names) != self.count:
             raise ProodError(f"there are {len(names)} names of classes, and the classifier has {self.count} classes")
         self.classes = tuple(map(str, range(self.count))) if names is None else names
-        self._threshold = checked_threshold(self.model.threshold if threshold is None else threshold)
+        self._threshold = _checked(self.model.threshold if threshold is None else threshold)
         self.calibration = None
 
     @property
@@ -63,7 +64,7 @@ class Detector:
 
     @threshold.setter
     def threshold(self, threshold: float | None) -> None:
-        self._threshold, self.calibration = checked_threshold(threshold), None
+        self._threshold, self.calibration = _checked(threshold), None
 
     def calibrate(
         self, images: Images, *, tpr: float = 0.95, confidence: float = 0.95, batch: int = 256
@@ -236,3 +237,7 @@ def _count(model: ProoD, shape: Shape, device: torch.device) -> int:
             return model.logits(grey).shape[1]
     except (RuntimeError, ValueError) as error:
         raise ProodError(f"the model does not take images of shape {shape}: {str(error).splitlines()[0]}") from None
+
+
+def _checked(threshold: float | None) -> float | None:
+    return None if threshold is None else checked_threshold(threshold)

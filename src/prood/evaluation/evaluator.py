@@ -103,6 +103,7 @@ def evaluate(
     results = (read_results(folder) if folder else None) or Results()
     missing = [(images, settings) for images, settings in plan if results.find(identity(**settings)) is None]
     if missing:
+        _check_shape(score, inside, device)
         reference = Reference.of(bench, inside)
     with Bar(console, name, sum(len(images) for images, _ in missing)) as bar:
         for images, settings in missing:
@@ -209,3 +210,13 @@ def machine(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
     return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+@torch.no_grad()
+def _check_shape(score: Score, inside: ImageSet, device: str | torch.device) -> None:
+    """Whether the model takes images of this shape is seen by one grey image of it."""
+    try:
+        score(torch.full((1, *inside.shape), 0.5, device=device))
+    except (RuntimeError, ValueError) as error:
+        fault = str(error).splitlines()[0]
+        raise ProodError(f"the model does not take images of {inside.name}, of shape {inside.shape}: {fault}") from None

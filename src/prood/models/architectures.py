@@ -53,12 +53,14 @@ def build(spec: Spec) -> nn.Module:
     try:
         return _BUILDERS[name](**arguments)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ProodError(f"architecture {name!r} does not take these arguments: {error}") from None
+        fault = (str(error).splitlines() or [""])[0]  # torch adds where in its own code it happened
+        raise ProodError(f"architecture {name!r} does not take these arguments: {fault}") from None
 
 
 def takes(spec: Spec, argument: str) -> bool:
     """Whether the builder that `spec` names has this argument, so that a caller who knows its value can give it."""
-    builder = _BUILDERS.get(spec.get("name", ""))
+    name = spec.get("name")
+    builder = _BUILDERS.get(name) if isinstance(name, str) else None
     return builder is not None and argument in inspect.signature(builder).parameters
 
 

@@ -95,6 +95,8 @@ def small(
 
     What they leave, 4×4 positions, goes to the last layer unpooled: where a stroke lies tells digits apart.
     """
+    if width < 1:
+        raise ValueError(f"width = {width} must be at least 1")
     layers: list[nn.Module] = [Normalise(mean, std)]
     channels = len(mean)
     for factor, kernel in ((1, 5), (2, 3), (4, 3)):

@@ -152,6 +152,8 @@ def discriminator(
     guard: float = 0.0,
 ) -> Discriminator:
     """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
+    if len(image) != 3 or not all(isinstance(side, int) and 0 < side < 2**20 for side in image):
+        raise ProodError(f"an image has the shape (channels, height, width), not {tuple(image)!s:.80}")
     if size not in SIZES:
         raise ProodError(f"unknown discriminator size {size!r}: choose one of {', '.join(SIZES)}")
     layers, features = body(SIZES[size], image, mean, std)

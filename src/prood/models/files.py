@@ -55,6 +55,9 @@ class Metadata:
         # Nothing is below NaN: such a threshold would accept everything.
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise ValueError(f"a threshold is a finite number, not {self.threshold}")
+        names = self.classes
+        if names is not None and not (isinstance(names, list | tuple) and all(isinstance(one, str) for one in names)):
+            raise ValueError("classes are a list of names")
 
 
 def model_path(path: Path | str) -> Path:

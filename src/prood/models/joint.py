@@ -138,7 +138,10 @@ class ProoD(nn.Module):
         NaN where the bound at the image itself does not: such an image is not rejected.
         """
         return bounds.certified_radius(
-            lambda some, eps: self.upper_bound(some, eps, **options), images, threshold, largest=largest
+            lambda some, eps: self.upper_bound(some, eps, **options),
+            images,
+            checked_threshold(threshold),
+            largest=largest,
         )
 
     def ceiling(self, classes: int) -> float:
@@ -164,3 +167,10 @@ def _in_order_of(logits: Tensor, values: Tensor) -> Tensor:
 def _joint(classifier: Spec, discriminator: Spec) -> nn.Module:
     f, g = build(classifier), build(discriminator)
     return ProoD(f, g)  # type: ignore[arg-type]  # a g of another kind is refused there
+
+
+def checked_threshold(threshold: float) -> float:
+    """A confidence, for nothing is below NaN and everything below 2."""
+    if not (math.isfinite(threshold) and 0 <= threshold <= 1):
+        raise ProodError(f"a threshold is a confidence between 0 and 1, not {threshold}")
+    return float(threshold)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ def describe(path: Path | str) -> dict[str, Any]:
     if run is not None and not run.finished:
         if not run.recipe.is_file():
             raise ProodError(f"{path} is no run: it holds neither a model nor a recipe")
-        facts |= {"status": "not finished: continue it with --resume", "settings": json.loads(run.recipe.read_text())}
+        facts |= {"status": "not finished: continue it with --resume", "settings": run.settings()}
     else:
         facts |= _model_facts(path)
     if run is not None and (progress := run.last_metrics()):

@@ -151,4 +151,4 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+    return json.dumps(value, default=str)  # TOML has dates, which no key takes

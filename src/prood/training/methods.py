@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from prood.training.batches import Batches
 from prood.training.loop import fit
 from prood.training.recipe import Recipe
 from prood.training.run import Run
+
+MOST_CLASSES = 100_000
+"""A label beyond is taken for a mistake, before memory is asked for so many classes."""
 
 
 def train(
@@ -63,21 +67,22 @@ def train(
     )
 
     folder = Run(run)
-    if processes.is_main():  # only now, when nothing is left that a typing error could break
-        folder.open(resolved, resume=resume, defaults=recipe.defaults(method))
-    processes.barrier()
-    if folder.finished:
-        model = load(folder.folder, device=target)[0]
-    else:
-        if not folder.checkpoint.is_file():  # else it was prepared, and the checkpoint has it all
-            objective.prepare(model, batches)
-        fit(model, objective, batches, options, folder, console=console or Console(), title=method)
-        facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
-        facts |= {"eps": getattr(objective, "eps", facts.get("eps")), "data": facts.get("data", {}) | used}
-        if processes.is_main():
-            save(model, folder.model, recipe=resolved, seed=options.seed, **facts)
-            folder.checkpoint.unlink(missing_ok=True)
+    with folder.claimed() if processes.is_main() else nullcontext():  # by one of them, for all
+        if processes.is_main():  # only now, when nothing is left that a typing error could break
+            folder.open(resolved, resume=resume, defaults=recipe.defaults(method))
         processes.barrier()
+        if folder.finished:
+            model = load(folder.folder, device=target)[0]
+        else:
+            if not folder.checkpoint.is_file():  # else it was prepared, and the checkpoint has it all
+                objective.prepare(model, batches)
+            fit(model, objective, batches, options, folder, console=console or Console(), title=method)
+            facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
+            facts |= {"eps": getattr(objective, "eps", facts.get("eps")), "data": facts.get("data", {}) | used}
+            if processes.is_main():
+                save(model, folder.model, recipe=resolved, seed=options.seed, **facts)
+                folder.checkpoint.unlink(missing_ok=True)
+            processes.barrier()
     metrics = folder.last_metrics()
     if metrics and (complaint := objective.diagnose(metrics)):
         raise ProodError(f"{folder.folder} was trained to the end, but {complaint}")
@@ -105,7 +110,7 @@ def combine(
         "evaluate": {key: value for key, value in evaluate_f.items() if key != "method"} | own,
     }
     folder = Run(run)
-    folder.open(resolved, resume=resume)
+    folder.open(resolved, resume=resume, at_once=True)
     save(
         model, folder.model, classes=about_f.classes, eps=about_g.eps, recipe=resolved, data=about_f.data | about_g.data
     )
@@ -166,7 +171,10 @@ def _class_names(inside: Images) -> list[str]:
     """The set's own, or the numbers of its labels."""
     if inside.labels is None:
         raise ProodError(f"{inside.name} has no labels: a classifier cannot be trained on it")
-    return list(inside.classes or map(str, range(int(inside.labels.max()) + 1)))
+    highest = int(inside.labels.max())
+    if highest >= MOST_CLASSES:
+        raise ProodError(f"{inside.name} has a label {highest}: number the classes from 0, without gaps")
+    return list(inside.classes or map(str, range(highest + 1)))
 
 
 def _network(

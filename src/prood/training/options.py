@@ -38,6 +38,8 @@ class TrainOptions:
         for name in ("epochs", "batch", "lr", "drop_factor"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ProodError(f"{name} must be positive, not {getattr(self, name)}")
+        if not 0 <= self.seed < 2**32:
+            raise ProodError(f"seed = {self.seed} must be at least 0 and below 2³²")
         if not 0 <= self.weight_decay < math.inf:
             raise ProodError(f"weight_decay must not be negative: {self.weight_decay}")
         if not 0 <= self.momentum < 1:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,11 @@ from torch import nn
 from prood.atomic import write_bytes, write_text
 from prood.errors import ProodError
 from prood.models import MODEL_FILE
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 class Run:
@@ -31,20 +38,27 @@ class Run:
     def finished(self) -> bool:
         return self.model.is_file()
 
-    def open(self, recipe: dict[str, Any], *, resume: bool, defaults: Mapping[str, Any] | None = None) -> None:
+    def open(
+        self,
+        recipe: dict[str, Any],
+        *,
+        resume: bool,
+        defaults: Mapping[str, Any] | None = None,
+        at_once: bool = False,
+    ) -> None:
         """Claim the folder for a run with this recipe, or continue the one that is there.
 
-        A run of an earlier version may not know an option that there is now; it has the value of `defaults` then.
+        A run of an earlier version may not know an option that there is now; it has the value of `defaults` then. A run
+        that is made `at_once` has nothing to continue: what a kill left of it is made anew.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ProodError(f"{self.folder} is a file: choose another folder for the run")
-        if self.recipe.is_file():
+        if self.recipe.is_file() and (self.finished or not at_once):
             if not resume:
-                raise ProodError(
-                    f"{self.folder} holds a run already: continue it with --resume, or choose another folder"
-                )
+                advice = "choose another folder" if at_once else "continue it with --resume, or choose another folder"
+                raise ProodError(f"{self.folder} holds a run already: {advice}")
             before = _flat(json.loads(json.dumps(defaults or {})))
-            before |= _flat(json.loads(self.recipe.read_text(encoding="utf-8")))
+            before |= _flat(self.settings())
             now = _flat(json.loads(json.dumps(recipe)))
             keys = sorted(key for key in before.keys() | now.keys() if not key.startswith("evaluate."))
             changed = [key for key in keys if before.get(key) != now.get(key)]
@@ -59,6 +73,36 @@ class Run:
             raise ProodError(f"{self.folder} holds a model but no recipe of its run: choose another folder")
         else:
             write_text(self.recipe, json.dumps(recipe, indent=2) + "\n")
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep other processes from training into the folder meanwhile, where the system has locks for that."""
+        if fcntl is None or (self.folder.exists() and not self.folder.is_dir()):
+            yield
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.folder, os.O_RDONLY)  # of the folder itself, so that no file is left behind
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise ProodError(f"another process is training into {self.folder}: wait for it, or end it") from None
+        except OSError:  # a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def settings(self) -> dict[str, Any]:
+        """What recipe.json says."""
+        try:
+            found = json.loads(self.recipe.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ProodError(f"{self.recipe} is damaged: choose another folder, or remove this one")
+        return found
 
     def log(self, record: dict[str, Any]) -> None:
         with self.metrics.open("a", encoding="utf-8") as file:

@@ -21,6 +21,9 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             images = archive["images"]
             labels = archive.get("labels")
+        # A member that is no array is given out as its bytes.
+        if not all(isinstance(part, np.ndarray) for part in (images, labels) if part is not None):
+            raise TypeError
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ProodError(f"there is no file {path}: give the path of an .npz archive") from error
     # A foreign or truncated file can fail anywhere inside zip, zlib or NumPy's header parser, in a dozen ways.

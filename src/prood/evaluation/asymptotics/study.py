@@ -113,6 +113,8 @@ def study_run(
     known = None if inside is None else data.load(inside, split="test")
     shape = _shape(model) if known is None else known.shape
     like = known if known is not None else ImageSet("like", torch.zeros(1, *shape, dtype=torch.uint8))
+    if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
+        raise ProodError(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")
     others = data.load(outside, like=like, split="test")
     if others.shape != shape:
         raise ProodError(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
