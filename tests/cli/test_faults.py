@@ -58,7 +58,6 @@ def test_a_place_that_cannot_be_written(prood, place, tiny, tmp_path, below):
     )
     refused(prood(*combined(place, there)), "file", "choose another place")
     refused(prood(*certified(place, "--out", there)), "file", "choose another place")
-    refused(prood("report", place / "joint", "--out", there))
     assert (tmp_path / "file").read_text() == "kept"
 
 

@@ -61,12 +61,22 @@ def test_a_folder_is_trained_into_by_one_at_a_time(tmp_path: Path) -> None:
 
 def test_a_run_that_is_made_at_once_and_was_not_finished_is_made_anew(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.open({"shift": 1}, resume=False, at_once=True)
-    run.open({"shift": 2}, resume=False, at_once=True)
-    assert run.settings() == {"shift": 2}
+    first, second = ({"method": "combine", "shift": shift} for shift in (1, 2))
+    run.open(first, resume=False, at_once=True)
+    run.open(second, resume=False, at_once=True)
+    assert run.settings() == second
     run.model.write_bytes(b"weights")
     with pytest.raises(ProodError, match=r"holds a run already: choose another folder$"):
-        run.open({"shift": 2}, resume=False, at_once=True)
+        run.open(first, resume=False, at_once=True)
+
+
+def test_a_training_that_is_not_finished_is_not_taken_for_what_a_kill_left_of_another_kind(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.open({"method": "oe"}, resume=False)
+    for resume, said in ((False, "holds a run already"), (True, "other settings")):
+        with pytest.raises(ProodError, match=said):
+            run.open({"method": "combine"}, resume=resume, at_once=True)
+    assert run.settings() == {"method": "oe"}
 
 
 def test_resuming_needs_the_same_settings_and_names_those_that_differ(tmp_path: Path) -> None:

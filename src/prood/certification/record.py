@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,7 @@ def _text(values: dict[str, Any], key: str) -> str:
 
 def _number(values: dict[str, Any], key: str) -> float:
     value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise ValueError(f"its {key} is {value!r:.40}, not a finite number")
     return float(value)
 

@@ -77,6 +77,8 @@ def main() -> None:
     except ProodError as error:
         _refuse(str(error))
     except OSError as error:  # a closed pipe is not among them: Typer ends on it without a word
+        if error.errno is None:  # not the system's, but a library's way to say something else
+            raise
         place = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
         if place is not None and place.suffix == ".part":  # what is written aside bears a name that nobody gave
             place = place.parent

@@ -16,7 +16,7 @@ from prood.bounds import Method, Norm, certified_radius
 from prood.detector.answers import Floats, Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 from prood.models import Discriminator, ProoD, confidence_logit, spec_of
 from prood.models.joint import checked_threshold
 
@@ -236,7 +236,7 @@ def _count(model: ProoD, shape: Shape, device: torch.device) -> int:
             model.in_logit(grey)
             return model.logits(grey).shape[1]
     except (RuntimeError, ValueError) as error:
-        raise ProodError(f"the model does not take images of shape {shape}: {str(error).splitlines()[0]}") from None
+        raise ProodError(f"the model does not take images of shape {shape}: {first_line(error)}") from None
 
 
 def _checked(threshold: float | None) -> float | None:

@@ -18,7 +18,7 @@ from prood import processes
 from prood.attacks import Attack, Compiled, preset
 from prood.bounds import Method
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 from prood.evaluation.bench import Bench, Measured
 from prood.evaluation.metrics import auc, fpr, intervals
 from prood.evaluation.progress import Bar
@@ -218,5 +218,5 @@ def _check_shape(score: Score, inside: ImageSet, device: str | torch.device) -> 
     try:
         score(torch.full((1, *inside.shape), 0.5, device=device))
     except (RuntimeError, ValueError) as error:
-        fault = str(error).splitlines()[0]
-        raise ProodError(f"the model does not take images of {inside.name}, of shape {inside.shape}: {fault}") from None
+        fault = f"the model does not take images of {inside.name}, of shape {inside.shape}"
+        raise ProodError(f"{fault}: {first_line(error)}") from None

@@ -109,12 +109,8 @@ def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:
         cells = [[row.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
         texts = [" / ".join(text_of(one, seeds) for one in cell) if any(cell) else MISSING for cell in cells]
         proved = sorted({method for outside in sets for method in row.methods(outside, eps)}) if kind == "auc" else []
-        return [
-            name,
-            text_of(row.accuracy(), seeds),
-            *texts,
-            *([", ".join(proved) or MISSING] if kind == "auc" else []),
-        ]
+        last = [", ".join(proved) or MISSING] if kind == "auc" else []
+        return [name, text_of(row.accuracy(), seeds), *texts, *last]
 
     rows = paper_rows(groups[0].inside, groups[0].outside, eps, metrics)
     lines = [["model", "Acc", *map(escaped, sets), *(["certified by"] if kind == "auc" else [])]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood.detector import Detector
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 from prood.export.graph import OUTPUTS
 
 RADII = (0.01, 0.1)
@@ -72,7 +72,7 @@ def open_session(path: Path | str, level: str = "all") -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's exceptions have no common type of their own
-        raise ProodError(f"ONNX Runtime cannot load {Path(path).name}: {str(error).splitlines()[0]}") from None
+        raise ProodError(f"ONNX Runtime cannot load {Path(path).name}: {first_line(error)}") from None
 
 
 def run(session: Any, images: Tensor, eps: float) -> dict[str, NDArray[Any]]:

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 
 Spec = Mapping[str, Any]
 """`{"name": "resnet18", "classes": 10, …}`: a builder's name and its arguments."""
@@ -53,8 +53,7 @@ def build(spec: Spec) -> nn.Module:
     try:
         return _BUILDERS[name](**arguments)
     except (TypeError, ValueError, RuntimeError) as error:
-        fault = (str(error).splitlines() or [""])[0]  # torch adds where in its own code it happened
-        raise ProodError(f"architecture {name!r} does not take these arguments: {fault}") from None
+        raise ProodError(f"architecture {name!r} does not take these arguments: {first_line(error)}") from None
 
 
 def takes(spec: Spec, argument: str) -> bool:

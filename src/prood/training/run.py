@@ -49,11 +49,13 @@ class Run:
         """Claim the folder for a run with this recipe, or continue the one that is there.
 
         A run of an earlier version may not know an option that there is now; it has the value of `defaults` then. A run
-        that is made `at_once` has nothing to continue: what a kill left of it is made anew.
+        that is made `at_once` has nothing to continue: what a kill left of one of its kind is made anew.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ProodError(f"{self.folder} is a file: choose another folder for the run")
-        if self.recipe.is_file() and (self.finished or not at_once):
+        there = self.recipe.is_file()
+        half = at_once and there and not self.finished and self.settings().get("method") == recipe["method"]
+        if there and not half:
             if not resume:
                 advice = "choose another folder" if at_once else "continue it with --resume, or choose another folder"
                 raise ProodError(f"{self.folder} holds a run already: {advice}")
