@@ -1,4 +1,4 @@
-"""Write aside, then rename: a reader, or a run that is killed, never meets half a file."""
+"""Write aside, then rename: a reader, or a run that is killed, never meets half a file. And one writer at a time."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from prood.errors import ProodError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -29,6 +34,29 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
     finally:
         aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep other processes from what they would do under the same lock, where the system has locks for that.
+
+    If another has it, wait, or raise BlockingIOError.
+    """
+    if fcntl is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)  # of the folder itself, so that no file is left behind
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(lock)
 
 
 def check(path: Path) -> None:

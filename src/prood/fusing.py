@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from prood import processes
 from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation.fusion import Fitted, best_shift, fit_fusion, pairs
-from prood.models import Discriminator, Fusion, ProoD, load, save
+from prood.models import Discriminator, Fusion, ProoD, load, save, spec_of
 from prood.training import Recipe, Run, images_to_choose_by
 
 FACTS_FILE = "fusion.json"
@@ -51,6 +52,10 @@ def fuse(
     """
     if not 0 <= auc_drop <= 100:
         raise ProodError(f"the AUC may drop by 0 to 100 points, not by {auc_drop}")
+    if not math.isfinite(shift):
+        raise ProodError(f"a shift is a finite number, not {shift}")
+    if eps is not None and not 0 <= eps < math.inf:
+        raise ProodError(f"eps is a radius, 0 or more, not {eps}")
     target = processes.device(device)
     f, about_f = load(classifier, device=target)
     g, about_g = load(discriminator, device=target)
@@ -63,6 +68,12 @@ def fuse(
     if radius is None:
         raise ProodError(f"{discriminator} was not trained for a radius: give one with --eps")
     inside, outside = images_to_choose_by(recipe)
+    taken = tuple(spec_of(g).get("image", inside.shape))
+    if taken != inside.shape:
+        raise ProodError(
+            f"recipe {recipe.name!r} has images of shape {inside.shape}, and {discriminator} takes {taken}: "
+            "name the recipe that it was trained by with --recipe"
+        )
     resolved: dict[str, Any] = {
         "method": "fuse",
         "classifier_run": str(classifier),

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -69,6 +71,14 @@ def test_no_radius_no_reach_and_no_slope_no_reach(norm: Norm) -> None:
     slope, room, eps = draw(2)
     assert (dual_bound(slope, room, torch.zeros_like(eps), norm) <= 1e-6 * slope.sum(1)).all()
     assert (dual_bound(torch.zeros_like(slope), room, eps, norm) <= 1e-12).all()
+    steep = 1e12 * slope
+    assert (dual_bound(steep, room, torch.zeros_like(eps), norm) <= 1e-6 * steep.sum(1)).all()
+
+
+def test_an_endless_ball_reaches_as_far_as_its_box() -> None:
+    slope, room, eps = draw(2)
+    bound = dual_bound(slope, room, torch.full_like(eps, math.inf), "l2")
+    torch.testing.assert_close(bound, (slope * room).sum(1))
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])

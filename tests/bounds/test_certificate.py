@@ -14,8 +14,11 @@ from torch import Tensor, nn
 
 from prood.bounds import (
     Arithmetic,
+    BlockedLinear,
     Box,
+    Method,
     NegativeLinear,
+    Norm,
     Normalise,
     Residual,
     concretise,
@@ -384,11 +387,27 @@ def test_a_network_with_more_than_one_output_is_refused(
 
 
 @pytest.mark.parametrize("arithmetic", get_args(Arithmetic))
-def test_no_images_give_no_bounds(arithmetic: Arithmetic) -> None:
-    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 1))
+@pytest.mark.parametrize("kind", [nn.Linear, BlockedLinear])
+def test_no_images_give_no_bounds(arithmetic: Arithmetic, kind: type[nn.Linear]) -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), kind(8, 1)).eval()
+    assert network(torch.rand(0, 1, 4, 4)).shape == (0, 1)
     for method in METHODS:
         bound = upper_bound(network, torch.rand(0, 1, 4, 4), 0.1, method=method, arithmetic=arithmetic)
         assert bound.shape == (0,)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+@pytest.mark.parametrize("method", ["best", "auto"])
+def test_where_a_layer_has_no_linear_rule_the_intervals_are_the_best(norm: Norm, method: Method) -> None:
+    network = nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(), nn.Linear(4, 1))
+    x = torch.rand(2, 3)
+    expected = upper_bound(network, x, 0.1, norm=norm, method="ibp")
+    torch.testing.assert_close(upper_bound(network, x, 0.1, norm=norm, method=method), expected)
+
+
+def test_images_of_bytes_are_refused() -> None:
+    with pytest.raises(ProodError, match=r"not torch\.uint8: convert with"):
+        upper_bound(nn.Linear(3, 1), torch.zeros(2, 3, dtype=torch.uint8), 0.1)
 
 
 def test_concretise_is_the_last_step_of_crown_ibp() -> None:

@@ -23,7 +23,9 @@ def test_normalise_travels_with_the_weights_but_is_not_trained() -> None:
     assert not list(layer.parameters())
 
 
-@pytest.mark.parametrize(("mean", "std"), [([0.5], [0.0]), ([0.5], [-1.0]), ([0.5], [1.0, 1.0]), ([0.5], [math.nan])])
+@pytest.mark.parametrize(
+    ("mean", "std"), [([0.5], [0.0]), ([0.5], [-1.0]), ([0.5], [1.0, 1.0]), ([0.5], [math.nan]), ([0.5], [1e-50])]
+)
 def test_normalise_refuses_what_is_no_scale(mean: list[float], std: list[float]) -> None:
     with pytest.raises(ProodError, match="one positive std per channel"):
         Normalise(mean, std)

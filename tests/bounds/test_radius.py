@@ -55,9 +55,11 @@ def test_a_bound_that_is_not_monotone_still_gives_a_proven_radius() -> None:
 
 def test_no_images_have_no_radii_and_nonsense_is_refused() -> None:
     assert certified_radius(linear, IMAGES[:0], 0.0).shape == (0,)
-    for wrong in ({"steps": 0}, {"largest": 0.0}, {"largest": math.nan}):
+    for wrong in ({"steps": 0}, {"largest": 0.0}, {"largest": math.nan}, {"largest": math.inf}):
         with pytest.raises(ProodError, match="at least one step"):
             certified_radius(linear, IMAGES, 0.0, **wrong)
+    with pytest.raises(ProodError, match="not NaN"):
+        certified_radius(linear, IMAGES, math.nan)
 
 
 def test_a_curve_has_the_bounds_and_no_dents() -> None:
@@ -68,6 +70,14 @@ def test_a_curve_has_the_bounds_and_no_dents() -> None:
     torch.testing.assert_close(
         bound_curve(linear, IMAGES, radii), IMAGES.double() + 2 * torch.tensor(radii, dtype=torch.float64)
     )
+    asked: list[float] = []
+
+    def noting(images: Tensor, eps: Tensor) -> Tensor:
+        asked.extend(eps[:1].tolist())
+        return linear(images, eps)
+
+    bound_curve(noting, IMAGES, [0.7, 0.1])
+    assert asked == [0.7, 0.1]  # 0.7 in float32 is a smaller number
     curve = bound_curve(dented, IMAGES, radii)
     # What is proven at 0.3 holds at 0.2.
     assert torch.equal(curve[:, 2], curve[:, 0])

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,76 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
     # Another radius is added to what was there.
     assert [one.eps for one in certify(what, images, [0.2], out=out)] == [0.2] * 4
     assert [one.eps for one in read(out)[0]] == [0.1] * 4 + [0.2] * 4
+
+
+def test_a_picture_that_changed_and_changed_back_has_its_own_bound(runs: Path, tmp_path: Path) -> None:
+    out, picture = tmp_path / "c.jsonl", tmp_path / "a.png"
+    what = subject(runs / "disc", CPU)
+    first, second = (np.full((28, 28), value, np.uint8) for value in (40, 220))
+    bounds = []
+    for pixels in (first, second, first):
+        Image.fromarray(pixels).save(picture)
+        images = inputs([str(picture)], what.shape, None)
+        (found,) = certify(what, images, [0.02], out=out)
+        (alone,) = certify(what, images, [0.02])
+        assert (found.input, found.bound) == (alone.input, pytest.approx(alone.bound, abs=1e-6))
+        bounds.append(found.bound)
+    assert bounds[0] == bounds[2] != bounds[1]
+    assert len(read(out)[0]) == 2
+
+
+def test_the_file_may_have_any_name_and_takes_no_other_file_for_a_part_of_it(runs: Path, tmp_path: Path) -> None:
+    what = subject(runs / "disc", CPU)
+    mine = tmp_path / "c[1]*?.jsonl.partial"
+    mine.write_text("mine")
+    found = certify(what, inputs(["faces:test"], what.shape, 2), [0.1], out=tmp_path / "c[1]*?.jsonl")
+    assert read(tmp_path / "c[1]*?.jsonl")[0] == found
+    assert {file.name for file in tmp_path.iterdir()} == {"c[1]*?.jsonl", mine.name}
+    assert mine.read_text() == "mine"
+
+
+def test_a_certificate_that_was_changed_is_not_taken_over(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "c.jsonl"
+    what = subject(runs / "disc", CPU)
+    images = inputs(["faces:test"], what.shape, 2)
+    certify(what, images, [0.1], out=out)
+    changed = re.sub(r'"bound": [-0-9.e]+', '"bound": -50.0', out.read_text(), count=1)
+    out.write_text(changed)
+    with pytest.raises(ProodError, match=r"faces:test in .*c.jsonl was changed after it was written: remove it"):
+        certify(what, images, [0.1], out=out)
+    assert out.read_text() == changed
+
+
+def test_an_image_without_a_bound_is_answered_and_not_written(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = Discriminator.upper_bound
+
+    def endless(self: Discriminator, images: torch.Tensor, *rest: object, **options: object) -> torch.Tensor:
+        found = bound(self, images, *rest, **options)  # type: ignore[arg-type]
+        return torch.where(images.flatten(1).mean(1) > 0.5, torch.inf, found)
+
+    monkeypatch.setattr(Discriminator, "upper_bound", endless)
+    for name, value in (("dark", 40), ("light", 220)):
+        Image.fromarray(np.full((28, 28), value, np.uint8)).save(tmp_path / f"{name}.png")
+    what = subject(runs / "disc", CPU)
+    images = inputs([str(tmp_path / f"{name}.png") for name in ("light", "dark")], what.shape, None)
+    for _ in range(2):
+        light, dark = certify(what, images, [0.1], out=tmp_path / "c.jsonl")
+        assert light.bound == torch.inf
+        assert read(tmp_path / "c.jsonl")[0] == [dark]
+
+
+def test_the_name_of_a_picture_need_not_be_text(runs: Path, tmp_path: Path) -> None:
+    picture = tmp_path / os.fsdecode(b"bad\xff.png")
+    try:
+        Image.fromarray(np.full((28, 28), 40, np.uint8)).save(picture)
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    what = subject(runs / "disc", CPU)
+    found = certify(what, inputs([str(picture)], what.shape, None), [0.1], out=tmp_path / "c.jsonl")
+    assert read(tmp_path / "c.jsonl")[0] == found
+    assert Verifier().verify(found[0]).outcome == "confirmed"
 
 
 def test_two_processes_share_the_work(runs: Path, tmp_path: Path) -> None:

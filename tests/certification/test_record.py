@@ -88,6 +88,9 @@ def test_a_line_that_only_lacks_its_end_is_whole(tmp_path):
         ({"classes": 2.5}, "classes is 2.5"),
         ({"format": 2}, "newer format"),
         ({"format": None}, "format is None"),
+        ({"digest": ""}, "it has no digest"),
+        ({"confidence_bound": 0.001}, "it states 'confidence_bound', which no certificate does"),
+        ({"input": {"name": "x", "row": 10**30, "sha256": ""}}, "row is 1000"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path, change, what):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prood.data import ImageSet, noise_source, public_source, read_npz, source, sources
+from prood.data import ImageSet, file_source, noise_source, public_source, read_folder, read_npz, source, sources
 from prood.data.catalog import Download, Facts, Public
 
 
@@ -151,6 +151,23 @@ def test_a_set_that_is_wrong_ends_with_2_after_all_was_said(prood, toys):
     assert code == 2
     assert out.count("✗ mean") == out.count("✗ std") == out.count("✓ images") == 2
     assert err == "error: not what it should be: toys:test; 'prood data fetch NAME --again' replaces a public set\n"
+
+
+def test_only_a_public_set_is_to_be_fetched_again(prood, toys, tmp_path):
+    file_source("folder", description="pictures")(read_folder)
+    (tmp_path / "own").mkdir()
+    for side in (4, 5):
+        Image.new("RGB", (side, 4)).save(tmp_path / "own" / f"{side}.png")
+    assert prood("check", f"folder:{tmp_path}/own")[0] == 0
+    (tmp_path / "own" / "6.png").write_bytes(b"junk")
+    code, _, err = prood("check", f"folder:{tmp_path}/own")
+    assert (code, err) == (2, f"error: not what it should be: folder:{tmp_path}/own\n")
+
+
+def test_a_sheet_is_not_enlarged_beyond_memory(prood, toys):
+    code, _, err = prood("preview", "toys", "--scale", 100_000)
+    assert code == 2
+    assert "Invalid value for '--scale'" in err
 
 
 @pytest.mark.parametrize(

@@ -106,12 +106,24 @@ def test_a_damaged_recipe_is_named(prood, tiny, tmp_path, text):
         (["--set", "networks.classifier.name=[1]"], "unknown architecture [1]"),
         (["--set", f"train.seed={10**23}"], "seed = "),
         (["--seed", "-1"], "seed = -1 must be at least 0"),
+        (["--set", f"train.batch={10**300}"], "batch"),
+        (["--set", f"networks.classifier.classes={10**300}"], "does not take these arguments"),
+        (["--set", f"networks.classifier.channels={10**300}"], "does not take these arguments"),
+        (["--set", f"networks.discriminator.guard={10**400}"], "guard is a number of more than 300 digits"),
     ],
 )
 def test_settings_that_no_training_can_have(prood, tiny, tmp_path, words, said):
     run = tmp_path / "run"
     refused(prood("train", "plain", "--recipe", tiny, "--run", run, *FEW, *words), said)
     assert not run.exists()
+
+
+def test_a_run_needs_the_name_of_a_folder(prood, place, tiny):
+    refused(prood("train", "plain", "--recipe", tiny, "--run", "", *FEW), "--run names no folder")
+    refused(prood(*combined(place, "")), "--run names no folder")
+    refused(prood("fuse", place / "plain", place / "disc", "--run", ""), "--run names no folder")
+    parts = ("--discriminator", place / "disc", "--shift", 1, "--run", "")
+    refused(prood("wrap", place / "plain", *parts), "--run names no folder")
 
 
 def test_labels_that_do_not_count(prood, place, tiny, tmp_path):

@@ -44,6 +44,27 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--recipe", "smaller.toml"), "has images of shape (1, 14, 14), and"),
+        (("--recipe", "few.toml", "--eps", "nan"), "eps is a radius, 0 or more, not nan"),
+        (("--recipe", "few.toml", "--eps", "-1"), "eps is a radius, 0 or more, not -1"),
+        (("--recipe", "few.toml", "--shift", "inf"), "a shift is a finite number, not inf"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(prood, runs, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "small.npz", images=np.zeros((50, 14, 14), np.uint8), labels=np.arange(50) % 8)
+    (tmp_path / "few.toml").write_text(RECIPE.format(runs))
+    other = RECIPE.format(runs).replace(f"{runs}/inside", "small").replace(f"{runs}/outside", "small")
+    (tmp_path / "smaller.toml").write_text(other)
+    code, _, err = prood("fuse", runs / "oe", runs / "discriminator", "--run", "fused", *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+    assert not (tmp_path / "fused").exists()
+
+
 def test_fuse_writes_a_run_that_everything_takes(prood, runs, tmp_path):
     run = tmp_path / "fused"
     parts = (runs / "oe", runs / "discriminator", "--recipe", runs / "few.toml", "--run", run)

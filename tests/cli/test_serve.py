@@ -1,6 +1,7 @@
 """prood serve: what a user may get wrong is one line, before anything listens. Serving itself: tests/serve."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -76,6 +77,10 @@ def test_beyond_this_machine_it_warns(run, served):
         (["RUN", "--token-file", "none"], "cannot read the token in none"),
         (["RUN", "--threshold", "2"], "a threshold is a confidence between 0 and 1"),
         (["RUN", "--port", "TAKEN"], "in use"),
+        (["RUN", "--name", "a/b"], "cannot be reached with the name 'a/b'"),
+        (["RUN", "--name", ".."], r"cannot be reached with the name '\.\.'"),
+        (["RUN", "--name", ""], "cannot be reached with the name ''"),
+        (["RUN", "--threads", "100000"], "--threads 100000 is more than this machine's [0-9]+ cores"),
     ],
 )
 def test_what_is_wrong_is_one_line(run, served, words, said):
@@ -103,3 +108,13 @@ def test_without_its_packages_it_says_what_to_install(run, monkeypatch):
 def test_importing_the_room_needs_neither_torch_nor_fastapi():
     code = "import sys, prood.serve, prood.cli; assert not {'torch', 'fastapi', 'uvicorn'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_as_many_threads_as_cores_are_taken(run, served, monkeypatch, prood):
+    taken = []
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    call(run, "--port", 0, "--threads", 2, "--name", "other")
+    assert (taken, served[0][0][2].name) == ([2], "other")
+    code, _, said = prood("serve", run, "--port", 0, "--threads", 3)
+    assert (code, said.count("\n"), taken) == (2, 1, [2])

@@ -4,10 +4,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from torch import Tensor
 
-from prood.data import ImageSet, StoredSet, check, file_source, noise_source, public_source, source, sources
+from prood.data import (
+    ImageSet,
+    StoredSet,
+    check,
+    file_source,
+    noise_source,
+    public_source,
+    read_folder,
+    source,
+    sources,
+)
 from prood.data.catalog import Facts, Public
 from prood.errors import ProodError
 
@@ -195,3 +206,19 @@ def test_on_a_terminal_there_is_a_bar() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
     check.check("toys", console)
     assert "reading" in console.file.getvalue()
+
+
+def test_pictures_of_several_sizes_are_not_damaged_but_what_is_is(folder: Path) -> None:
+    file_source("folder", description="pictures")(read_folder)
+    for name, size in (("a", (5, 4)), ("b", (6, 4)), ("c", (3, 9))):
+        Image.new("RGB", size, "red").save(folder / "toys" / f"{name}.png")
+    found, said = run(f"folder:{folder}/toys")
+    assert (found["sizes"], found["readable"]) == (None, True)
+    assert "2 differ from the first: fine as outliers, which are fitted to the in-distribution's size" in said
+    assert "3 of all 3" in said
+    assert "damaged" not in said
+    (folder / "toys" / "d.png").write_bytes(b"no picture")
+    found, said = run(f"folder:{folder}/toys")
+    assert (found["sizes"], found["readable"], found["damaged"]) == (None, False, False)
+    assert "3 of all 4" in said
+    assert said.count("✗ damaged") == 1

@@ -9,7 +9,7 @@ from torch import nn
 from prood import ProodError, evaluate
 from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
-from prood.evaluation import Results, auc, bootstrap, fpr, read_results
+from prood.evaluation import Results, Scores, auc, bootstrap, fpr, read_results
 from prood.evaluation.bench import Bench
 from prood.models import Confidence, Curve, Discriminator, Fusion, ProoD, Score, score_of
 
@@ -237,6 +237,40 @@ def test_an_interrupted_evaluation_continues_where_it_stopped(f, g, inside, outs
     evaluate(ProoD(f, g), name="joint", limit=10, **options)
     assert len(calls) == 21
     assert len(read_results(tmp_path)) == 20
+
+
+def test_scores_that_cannot_be_read_are_made_again(f, inside, outside, tmp_path):
+    options = {"inside": inside, "outside": outside, "eps": 0.01, "folder": tmp_path}
+    made = evaluate(f, **options)
+    damaged = tmp_path / made.evaluations[0].scores_file
+    damaged.write_bytes(b"garbage")
+    again = evaluate(f, **options)
+    assert [(one.identity, one.auc) for one in again] == [(one.identity, one.auc) for one in made]
+    assert len(read_results(tmp_path)) == 2
+    np.testing.assert_array_equal(Scores.load(damaged).clean, made.evaluations[0].scores.clean)
+
+
+def test_what_is_asked_for_last_stands_last(f, inside, outside, tmp_path):
+    """Where reports look for it."""
+    options = {"inside": inside, "outside": {"dark": outside["dark"]}, "eps": 0.01, "folder": tmp_path, "name": "f"}
+    for limit in (None, 3, None):
+        evaluate(f, limit=limit, **options)
+        assert read_results(tmp_path)["f", "dark", 0.01].limit == limit
+    assert [one.limit for one in read_results(tmp_path)] == [3, None]
+
+
+def test_two_evaluations_at_a_time_keep_each_others_results(f, inside, outside, tmp_path, monkeypatch):
+    confront, others = Bench.confront, [("noise", 0.01)]
+
+    def meanwhile(self, *rest):
+        if others:
+            name, eps = others.pop()
+            evaluate(f, inside=inside, outside={name: outside[name]}, eps=eps, folder=tmp_path)
+        return confront(self, *rest)
+
+    monkeypatch.setattr(Bench, "confront", meanwhile)
+    evaluate(f, inside=inside, outside={"dark": outside["dark"]}, eps=0.01, folder=tmp_path)
+    assert [one.outside for one in read_results(tmp_path)] == ["noise", "dark"]
 
 
 def test_a_preset_that_has_changed_is_run_again(f, inside, outside, tmp_path, monkeypatch):

@@ -219,6 +219,19 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
     (tmp_path / "gpu.json").write_text("{half")
     with pytest.raises(ProodError, match=r"gpu\.json cannot be read"):
         results_page(tmp_path)
+    (tmp_path / "gpu.json").unlink()
+    for content in ({"candidates": [1]}, {"candidates": 3}, {"baseline": [1]}):
+        (folder / "shift.json").write_text(json.dumps(content))
+        with pytest.raises(ProodError, match=r"shift\.json is damaged or of another format"):
+            results_page(tmp_path)
+    (folder / "shift.json").unlink()
+    (tmp_path / "gpu.json").write_text(json.dumps({"rows": [1]}))
+    with pytest.raises(ProodError, match=r"gpu\.json is damaged or of another format"):
+        results_page(tmp_path)
+    (tmp_path / "gpu.json").unlink()
+    (tmp_path / "notes.md").write_bytes(b"\xff")
+    with pytest.raises(ProodError, match=r"notes\.md is no text in UTF-8"):
+        results_page(tmp_path)
 
 
 def test_the_notes_stand_before_the_tables(tmp_path):

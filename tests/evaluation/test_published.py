@@ -190,6 +190,10 @@ def test_files_that_are_not_published(runs, tmp_path):
     broken += [json.dumps({key: value for key, value in whole.items() if key != "weights"})]
     for change in ({"auc": "high"}, {"eps": None}, {"colour": 1}):
         broken.append(json.dumps(whole | {"evaluations": [evaluation | change]}))
+    for change in ({"outside": 3}, {"certificate": None}, {"intervals": [1]}, {"intervals": {"auc": [0.1]}}):
+        broken.append(json.dumps(whole | {"evaluations": [evaluation | change]}))
+    for change in ({"title": 3}, {"outside": 3}, {"command": None}, {"hardware": None}, {"shift": "3"}):
+        broken.append(json.dumps(whole | change))
     broken.append(json.dumps(whole | {"evaluations": []}))
     for content in broken:
         (tmp_path / "a" / "wrong.json").write_text(content)

@@ -81,6 +81,20 @@ def test_files_that_are_no_results(tmp_path, content, said):
         read_results(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"eps": "a"}, {"auc": "a"}, {"intervals": []}, {"intervals": {"auc": [1]}}, {"outside": None}, {"attack": "a"}],
+)
+def test_values_of_another_kind_are_damage(tmp_path, change):
+    Results((ONE,)).save(tmp_path)
+    file = tmp_path / "results.json"
+    content = json.loads(file.read_text())
+    content["evaluations"][0] |= change
+    file.write_text(json.dumps(content))
+    with pytest.raises(ProodError, match="is damaged or of another format"):
+        read_results(tmp_path)
+
+
 def test_broken_scores_are_one_clear_error(tmp_path):
     Results((ONE,)).save(tmp_path)
     (file,) = (tmp_path / "scores").iterdir()
@@ -90,3 +104,4 @@ def test_broken_scores_are_one_clear_error(tmp_path):
         file.write_bytes(broken)
         with pytest.raises(ProodError, match=r"cannot be read .*: evaluate again"):
             read_results(tmp_path)
+        assert len(read_results(tmp_path, whole=False)) == 0

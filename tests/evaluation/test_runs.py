@@ -165,6 +165,12 @@ def test_gather_reads_runs_and_folders_of_runs_and_tells_equal_names_apart(tmp_p
     assert [found.model for found in gather([tmp_path / "a"])] == ["plain", "prood"]
     both = gather([tmp_path / "a", tmp_path / "b" / "prood"])
     assert [(found.model, found.auc) for found in both] == [("plain", 0.5), ("a/prood", 0.5), ("b/prood", 0.7)]
+    Results((one("prood", auc=0.9),)).save(tmp_path / "c" / "b" / "prood")
+    Results((one("prood", auc=0.8),)).save(tmp_path / "c" / "b" / "copy")
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    others = [tmp_path / name for name in ("b/prood", "link/prood", "c/b/prood", "c/b/copy")]
+    far = [(found.model, found.auc) for found in gather(others)]
+    assert far == [(f"{tmp_path.name}/b/prood", 0.7), ("c/b/prood", 0.9), ("b/copy/prood", 0.8)]
     Results((one("all"),)).save(tmp_path / "a")  # a summary of its own counts alone
     assert [found.model for found in gather([tmp_path / "a"])] == ["all"]
     (tmp_path / "empty").mkdir()
@@ -177,6 +183,6 @@ def test_gather_reads_runs_and_folders_of_runs_and_tells_equal_names_apart(tmp_p
 
 def test_radii_are_numbers_or_fractions():
     assert parse_radii("0.01,8/255, 1") == [0.01, 8 / 255, 1.0]
-    for wrong in ("", "a", "1/0", "1/2/3", "0.1,,0.2"):
+    for wrong in ("", "a", "1/0", "1/2/3", "0.1,,0.2", "inf", "1e400", "nan"):
         with pytest.raises(ProodError, match="is no radius: write numbers such as"):
             parse_radii(wrong)

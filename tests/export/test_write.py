@@ -1,6 +1,7 @@
 """Requests that cannot be met are one line, and leave no file."""
 
 import copy
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from prood.detector import Detector
 from prood.errors import ProodError
 from prood.export import check, export, write
 from prood.export.classifier import classifier_model
-from prood.models import ProoD, compact
+from prood.models import ProoD, compact, open_classifier
 
 from .conftest import digits_model
 
@@ -38,6 +39,49 @@ def test_a_classifier_that_cannot_be_exported(classifier: nn.Module, said: str) 
     with pytest.raises(ProodError, match=said) as caught:
         classifier_model(classifier, torch.zeros(2, 1, 4, 4), 20)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("scripted", None),
+        ("traced", r"torch cannot export .*aten\._convolution.*; wrap the same network as a \.pt2 of torch\.export"),
+        ("open", None),
+        ("fixed", r"takes batches of 2 only, .*Dim\.DYNAMIC"),
+        (
+            "onnx",
+            r"a wrapped ONNX classifier cannot be exported, .*: wrap the same network as a \.pt2 of torch\.export",
+        ),
+    ],
+)
+def test_wrapped_classifiers(kind: str, said: str | None, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    wrapped, _ = open_classifier(program(kind, tmp_path), (1, 28, 28))
+    joint = ProoD(wrapped, digits_model().discriminator, 1.5).eval()
+    if said is None:
+        assert export(joint, tmp_path / "joint.onnx").images == 5
+    else:
+        with pytest.raises(ProodError, match=said) as caught:
+            export(joint, tmp_path / "joint.onnx")
+        assert "\n" not in str(caught.value)
+        assert not (tmp_path / "joint.onnx").exists()
+
+
+def program(kind: str, folder: Path) -> Path:
+    """A small classifier as a file of somebody else's."""
+    network = nn.Sequential(nn.Conv2d(1, 2, 5, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)).eval()
+    images = torch.rand(2, 1, 28, 28)
+    axes = None if kind == "fixed" else ({0: torch.export.Dim.DYNAMIC},)
+    path = folder / {"scripted": "model.pt", "traced": "model.pt", "onnx": "model.onnx"}.get(kind, "model.pt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own about its exporters
+        if kind in ("scripted", "traced"):
+            (torch.jit.script(network) if kind == "scripted" else torch.jit.trace(network, images)).save(path)
+        elif kind == "onnx":
+            torch.onnx.export(network, (images,), path, dynamic_shapes=axes, verbose=False)
+        else:
+            torch.export.save(torch.export.export(network, (images,), dynamic_shapes=axes), path)
+    return path
 
 
 def test_a_residual_network(capfd) -> None:

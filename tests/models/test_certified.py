@@ -173,6 +173,14 @@ def test_what_is_not_covered_is_refused() -> None:
         CertifiedClassifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU()))
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"eps": -0.1}, {"eps": math.nan}, {"method": "foo"}, {"norm": "l7"}, {"arithmetic": "Sound"}]
+)
+def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProodError, match=r"eps is a radius|unknown"):
+        network().difference_bounds(torch.rand(2, 1, 4, 4), **({"eps": 0.1} | wrong))
+
+
 def test_an_overflow_leaves_no_bound() -> None:
     model = network()
     with torch.no_grad():

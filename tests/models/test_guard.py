@@ -115,7 +115,7 @@ def test_bounds_hold_beyond_the_range_as_well() -> None:
         assert (g(some + 0.1 * (2 * torch.rand_like(some) - 1)) <= bound).all()
 
 
-@pytest.mark.parametrize("weight", [-1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("weight", [-1.0, float("inf"), float("nan"), 1e39, 10**400])
 def test_a_weight_that_is_none_is_refused(weight: float) -> None:
     with pytest.raises(ProodError, match="finite number that is not negative"):
         make().guarded(weight)

@@ -364,7 +364,7 @@ def test_a_discriminator_that_is_none() -> None:
         ProoD(nn.Linear(3, 2), nn.Linear(3, 1))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("shift", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("shift", [math.inf, -math.inf, math.nan, 1e39])
 def test_a_shift_that_is_no_number(shift: float) -> None:
     with pytest.raises(ProodError, match="finite number"):
         ProoD(nn.Linear(3, 2), tiny(), shift)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from prood.errors import ProodError
 from prood.models import MixtureClassifier, MixtureRatio, build, confidence_logit, load, save, score_of, small
 from prood.models.mixture_bounds import _ball_bound, ball_bound, doubled, metric_bound, slack
 from prood.models.mixture_classifier import MixtureConfidence
@@ -130,6 +131,13 @@ def test_no_point_of_the_ball_exceeds_the_bound(eps: float) -> None:
         assert (scores <= bound).all()
         if eps == 0:
             torch.testing.assert_close(bound, found.amax(0), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("eps", [-0.1, math.nan])
+def test_a_radius_that_is_none_is_refused(eps: float) -> None:
+    for bound in (model(0).in_logit_bound, model(0).metric_bound):
+        with pytest.raises(ProodError, match="eps is a radius"):
+            bound(images(), eps)
 
 
 def test_the_bound_of_two_gaussians_is_the_maximum_over_the_box() -> None:

@@ -72,6 +72,10 @@ def test_grey_and_colour():
         ({"image": (3, 8, 8), "mean": (0.1, 0.2)}, "mean has 2 numbers"),
         ({"image": (3, 8, 8), "std": (0.0,)}, "every std is positive"),
         ({"image": (3, 8, 8), "std": (float("nan"),)}, "every std is positive"),
+        ({"image": (3, 8, 8), "std": (float("inf"),)}, "every std is a finite number"),
+        ({"image": (3, 8, 8), "std": (1e39,)}, "every std is a finite number"),  # infinite in float32
+        ({"image": (3, 8, 8), "mean": (float("nan"), 0.5, 0.5)}, "every mean is a finite number"),
+        ({"image": (3, 8, 8), "mean": (-float("inf"),)}, "every mean is a finite number"),
         ({"image": (3, 8, 8), "resize": 0}, "one pixel at least"),
     ],
 )

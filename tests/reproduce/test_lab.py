@@ -203,6 +203,8 @@ def test_a_lab_says_at_once_what_is_wrong(tmp_path, tiny):
         Lab("quickstart", tmp_path, attacks="papre")
     with pytest.raises(ProodError, match="needs at least one seed"):
         Lab("quickstart", tmp_path, seeds=())
+    with pytest.raises(ProodError, match="a seed counts once, not as in 0, 0: name different ones"):
+        Lab("quickstart", tmp_path, seeds=(0, 0))
     text = tiny.read_text()
     (tmp_path / "mine.toml").write_text(text[: text.index("[evaluate]")] + text[text.index("[train.plain]") :])
     with pytest.raises(ProodError, match="recipe 'mine' does not say what to evaluate"):

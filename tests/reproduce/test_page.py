@@ -110,6 +110,13 @@ def test_a_file_that_cannot_be_shown_is_named(tmp_path, key, changes, complaint)
         experiments_page(tmp_path)
 
 
+def test_a_figure_that_cannot_be_drawn_is_named(tmp_path):
+    write(tmp_path / "results", content={})
+    complaint = "quickstart/experiments/figure-curve.json is damaged or of another format"
+    with pytest.raises(ProodError, match=complaint):
+        write_page(tmp_path / "results", tmp_path / "docs")
+
+
 def write_published(file, weights):
     evaluation = {"outside": "svhn", "eps": 0.1, "images": 9, "auc": 0.9, "gauc": 0.5, "fpr95": 0.1, "gfpr95": 0.6}
     words = dict.fromkeys(("title", "inside", "outside", "command", "hardware", "version"), "word")

@@ -327,7 +327,7 @@ def test_what_is_there_is_not_made_again(done):
 
     def state() -> dict[Path, int]:
         kept = [*study.folder.rglob("*.safetensors"), *study.folder.rglob("metrics.jsonl")]
-        kept += [*study.folder.rglob("results.json"), *study.folder.rglob("*-shift.json")]
+        kept += [*study.folder.rglob("scores/*.npz"), *study.folder.rglob("*-shift.json")]
         return {path: path.stat().st_mtime_ns for path in kept}
 
     def published() -> dict[Path, bytes]:

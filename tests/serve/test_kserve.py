@@ -1,5 +1,7 @@
 """The v2 inference protocol, as a client that knows nothing else speaks it."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -148,3 +150,17 @@ def test_limits_and_the_binary_extension(service):
     assert answered.status_code == 415
     repeated = client.post("/v2/models/small/infer", json={"inputs": [GOOD], "outputs": [{"name": "p_in"}] * 9})
     assert [one["name"] for one in repeated.json()["outputs"]] == ["p_in"]
+
+
+def test_half_of_a_surrogate_pair_comes_back(client):
+    """It is JSON, and has no UTF-8."""
+    for text in ("\ud800", "a\udfffb", "\ud83d\ude00 ×"):
+        body = json.dumps({"id": text, "inputs": [GOOD]})
+        headers = {"content-type": "application/json"}
+        answered = client.post("/v2/models/small/infer", content=body, headers=headers)
+        assert answered.status_code == 200, answered.text
+        assert answered.json()["id"] == json.loads(json.dumps(text))
+        body = json.dumps({"inputs": [GOOD], "outputs": [{"name": text}]})
+        assert client.post("/v2/models/small/infer", content=body, headers=headers).status_code == 400
+        assert client.post("/v1/predict", content=json.dumps({text: 1}), headers=headers).status_code == 400
+        assert client.post("/v1/predict", content=json.dumps({"images": [text]}), headers=headers).status_code == 400

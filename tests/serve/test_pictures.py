@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prood.serve.pictures import webp_size
+from prood.serve.pictures import overlong_jpeg, webp_size
 
 
 def png_header(width, height):
@@ -91,6 +91,37 @@ def test_a_jpeg_of_many_scans(refused, client):
     bomb = file.getvalue()[:-2] + (b"\xff\xda" + scan) * 1000
     assert client.picture("/v1/predict", file.getvalue(), "image/jpeg").status_code == 200
     refused(client.picture("/v1/predict", bomb, "image/jpeg"), 400, "more than 100 scans")
+
+
+def test_what_stands_behind_a_jpeg_is_no_part_of_it(client):
+    """A phone's motion photo is a JPEG and a film; so is what an APP segment holds, a preview with scans of its own."""
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(file, "JPEG", progressive=True)
+    film = b"\xff\xda" * 2**20
+    preview = b"\xff\xe1\xff\xfe" + film[:0xFFFC]
+    for whole in (file.getvalue() + film, file.getvalue()[:2] + preview + file.getvalue()[2:]):
+        assert client.picture("/v1/predict", whole, "image/jpeg").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("rest", "overlong"),
+    [
+        (b"", False),
+        (b"\xff", False),
+        (b"\xff\xe0", False),
+        (b"\xff\xe0\xff\xff", False),
+        (b"\xff\xda\0\2" * 100 + b"\xff\xd9" + b"\xff\xda\0\2", False),
+        (b"\xff\xda\0\2" * 101, True),
+        (b"\xff\xda\0\2\xff\0\xff\xd0\xff\xff" * 101, True),
+        (b"\xff\xda\0\0" * 101, True),
+        (b"\xff\x02\xff\xff" + b"\xff\xda\0\2" * 101, True),  # no segment: libjpeg goes on behind the marker
+        (b"\xff\xfe\0\2" * 20_000, True),
+        (b"\xff" * 2**20, False),
+        (b"\xff\0" * 2**20, False),
+    ],
+)
+def test_scans_are_counted_up_to_the_end_in_whatever_is_sent(rest, overlong):
+    assert overlong_jpeg(b"\xff\xd8" + rest) == overlong
 
 
 @pytest.mark.parametrize("size", [(1, 1), (7, 5), (300, 200)])

@@ -428,3 +428,63 @@ def test_colour_images_are_refused_by_a_grey_discriminator_set(recipe: Recipe, t
     settings = [f"data.outside=npz:{tmp_path / 'colour.npz'}"]
     with pytest.raises(ProodError, match="different shapes"):
         fit("discriminator", recipe.with_settings("discriminator", settings), tmp_path / "run")
+
+
+# Networks that do not fit the images
+
+
+@pytest.fixture
+def coloured(recipe: Recipe, tmp_path: Path) -> Callable[..., Recipe]:
+    """The recipe with images in colour: `coloured("oe", "train.lr=1")`."""
+    for name in ("inside", "outside"):
+        with np.load(getattr(recipe.data, name).removeprefix("npz:")) as stored:
+            arrays = dict(stored)
+        np.savez(tmp_path / f"{name}.npz", **arrays | {"images": arrays["images"][..., None].repeat(3, axis=3)})
+    sets = [f"data.{name}=npz:{tmp_path / name}.npz" for name in ("inside", "outside")]
+    return lambda method, *settings: recipe.with_settings(method, [*sets, "train.epochs=0.5", *settings])
+
+
+def test_the_small_classifier_takes_images_in_colour(coloured: Callable[..., Recipe], tmp_path: Path) -> None:
+    fit("discriminator", coloured("discriminator"), tmp_path / "g")
+    fit("prood", coloured("prood"), tmp_path / "prood", discriminator=tmp_path / "g")
+    made = fit("oe", coloured("oe"), tmp_path / "oe")
+    again, about = load(tmp_path / "oe")
+    assert about.architecture == {"name": "small", "classes": 4, "width": 4, "channels": 3}
+    image = torch.rand(1, 3, 8, 8)
+    assert torch.equal(again(image), made.eval()(image))
+
+
+def test_of_mean_and_std_one_may_be_left_out(coloured: Callable[..., Recipe], tmp_path: Path) -> None:
+    fit("plain", coloured("plain", "networks.classifier.mean=[0.5, 0.4, 0.3]"), tmp_path / "run")
+    assert load(tmp_path / "run")[0][0].std.flatten().tolist() == [0.25] * 3  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "said"),
+    [
+        ("plain", "networks.classifier.mean=[0.5]", r"networks\.classifier\.mean must have 3 numbers, .*not 1"),
+        ("plain", "networks.classifier.std=[0.2, 0.2]", r"networks\.classifier\.std must have 3 numbers"),
+        ("discriminator", "networks.discriminator.mean=[0.5]", r"networks\.discriminator\.mean must have 3 numbers"),
+        ("discriminator", "networks.discriminator.image=[3, 9, 9]", "discriminator. does not take images of npz:"),
+        ("discriminator", "networks.discriminator.image=[1, 8, 8]", r"of shape \(3, 8, 8\): "),
+        ("plain", "networks.classifier.channels=1", "classifier. does not take images of npz:"),
+        ("oe", "networks.classifier.classes=1", r"networks\.classifier\.classes = 1 is too few: npz:.* has 4"),
+        ("prood", "networks.classifier.classes=3", r"networks\.classifier\.classes = 3 is too few: npz:.* has 4"),
+        ("oe", "networks.oe={name='small', classes=2}", r"networks\.oe\.classes = 2 is too few"),
+        ("prood", "train.lr=1", "the discriminator does not take images of npz:"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_one_line_and_claims_no_folder(
+    method: str, setting: str, said: str, coloured: Callable[..., Recipe], runs: Path, tmp_path: Path
+) -> None:
+    """The last one has a discriminator for grey images."""
+    given: dict[str, Any] = {}
+    if method == "prood":
+        given["discriminator"] = runs / "discriminator"
+    if setting == "networks.classifier.classes=3":
+        fit("discriminator", coloured("discriminator"), tmp_path / "g")
+        given["discriminator"] = tmp_path / "g"
+    with pytest.raises(ProodError, match=said) as error:
+        fit(method, coloured(method, setting), tmp_path / "run", **given)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()

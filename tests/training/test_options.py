@@ -59,6 +59,13 @@ def test_refuses_what_is_no_finite_number(name: str, value: float) -> None:
         TrainOptions(**{name: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["warmup", "drops", "decay_from", "checkpoint_seconds"])
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_refuses_what_is_negative_or_no_finite_number(name: str, value: float) -> None:
+    with pytest.raises(ProodError, match=f"{name} must be finite and not negative: {value}"):
+        TrainOptions(**{name: (1.0, value) if name == "drops" else value})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("value", [10, 12.5])
 def test_refuses_a_decay_that_begins_after_the_end(value: float) -> None:
     with pytest.raises(ProodError, match=f"decay_from = {value} must lie before the last epoch, 10"):

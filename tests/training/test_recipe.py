@@ -349,11 +349,35 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
         ("train.decay_from=soon", "decay_from = 'soon' must be of type float or NoneType"),
         ("train.lr=-1", "lr must be positive"),
         ("train.lr=nan", "lr must be positive"),
+        ("evaluate.eps=[0.1, inf]", "eps = inf must be a radius"),
+        ("evaluate.eps=[nan]", "eps = nan must be a radius"),
+        ("evaluate.eps=[-0.1]", "eps = -0.1 must be a radius"),
+        ("evaluate.limit=-1", "limit = -1 must be a number of images"),
+        ("train.epochs=1e300", "epochs = 1e[+]300 would never end"),
     ],
 )
 def test_refuses_wrong_settings_by_name(setting: str, complaint: str) -> None:
     with pytest.raises(ProodError, match=complaint):
         changed("plain", setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        (f"train.lr={10**400}", "lr is a number of more than 300 digits"),
+        (f"networks.classifier.mean=[{10**400}]", "mean is a number of more than 300 digits"),
+        (f"train.seed=0x{'f' * 5000}", "seed is a number of more than 300 digits"),
+        (f"train.seed={'9' * 5000}", "cannot read the value '99999"),
+        (f"networks.classifier.mean={'[' * 5000}", "cannot read the value"),
+        (f"networks.classifier.mean={'[' * 100}{']' * 100}", "mean is nested more than 20 deep"),
+        (f"networks.classifier.{'a.' * 5000}a=1", "a is nested more than 20 deep"),
+    ],
+    ids=range(7),
+)
+def test_refuses_what_no_number_or_nesting_can_be(setting: str, complaint: str) -> None:
+    with pytest.raises(ProodError, match=complaint) as error:
+        changed("plain", setting)
+    assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize(
@@ -365,6 +389,7 @@ def test_refuses_wrong_settings_by_name(setting: str, complaint: str) -> None:
         ("train.loss=hinge", "loss = 'hinge' is not one of paper, official"),
         ("train.attack_steps=2.5", "attack_steps = 2.5 must be of type int"),
         ("train.certified_weight=1.5", "certified_weight"),
+        ("train.eps_ramp=inf", "eps_ramp = inf must be finite and not negative"),
     ],
 )
 def test_refuses_wrong_settings_of_the_discriminator(setting: str, complaint: str) -> None:
@@ -430,12 +455,23 @@ def test_a_file_of_ones_own_is_named_by_its_stem(tmp_path: Path) -> None:
     assert recipe.resolved("oe")["train"]["weight"] == 2.0
 
 
-@pytest.mark.parametrize("content", [b"[data\n", b"inside = digits\n", b"\xff\xfe", b"a = 1\na = 2\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"[data\n", b"inside = digits\n", b"\xff\xfe", b"a = 1\na = 2\n", b"a=" + b"9" * 5000, b"a=" + b"[" * 5000],
+    ids=range(6),
+)
 def test_refuses_what_is_no_toml(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.toml"
     file.write_bytes(content)
     with pytest.raises(ProodError, match="is not valid TOML"):
         load_recipe(str(file))
+
+
+def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    text = '# Mine.\n[data]\ninside = "digits"\noutside = "smooth"\n[networks]\nclassifier = {}\ndiscriminator = {}\n'
+    file.write_text(text, encoding="utf-8-sig")
+    assert load_recipe(str(file)).description == "Mine."
 
 
 @pytest.mark.parametrize("name", ["cifar11", "", ".", "no/such/file.toml"])

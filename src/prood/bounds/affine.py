@@ -62,7 +62,7 @@ class BlockedLinearRule(LinearRule):
         assert isinstance(layer, BlockedLinear)
         if layer.training:  # a single sum, as it stands; this covers the one in blocks, too
             return super().sums(layer, live)
-        blocks = live.reshape(len(live), -1, layer.block).sum(2)
+        blocks = live.reshape(len(live), layer.in_features // layer.block, layer.block).sum(2)
         # A block of n terms rounds n times what its terms may reach, and over all blocks that is Σ|wᵢxᵢ| at most.
         within, terms = blocks.amax(1, keepdim=True), (blocks > 0).sum(1, keepdim=True).to(live.dtype)
         return replace(super().sums(layer, live), terms=terms, within=within)

@@ -59,15 +59,16 @@ def dual_bound(slope: Tensor, room: Tensor, eps: Tensor, norm: Norm) -> Tensor:
     tops = 0.5 * slope * slope / torch.where(inside, price, 1).clamp_min(torch.finfo(slope.dtype).tiny)
     ends = (slope - 0.5 * price * room).clamp(min=0) * room
     paid = positive_sum(up(torch.where(inside, tops, ends), 16))
-    return up(paid + 0.5 * price[:, 0] * eps * eps, 8)
+    spent = torch.where(price[:, 0] > 0, 0.5 * price[:, 0] * eps * eps, 0)  # 0·∞ is nothing
+    return up(paid + spent, 8)
 
 
 @torch.no_grad()
 def _price(slope: Tensor, room: Tensor, eps: Tensor, norm: Norm) -> Tensor:
     """A λ at which about all of ε is spent, by bisection; any λ ≥ 0 is a proof."""
     low = torch.zeros_like(eps)
-    # ‖min(t/λ, d)‖ ≤ ‖t‖/λ, which is ε at this λ
-    high = slope.amax(1) if norm == "l1" else slope.norm(dim=1) / eps.clamp_min(1e-300)
+    # ‖min(t/λ, d)‖ ≤ ‖t‖/λ, which is ε at this λ; at radius 0 it must not overflow.
+    high = slope.amax(1) if norm == "l1" else slope.norm(dim=1) / eps.clamp_min(1e-30)
     for _ in range(_SEARCH):
         price = 0.5 * (low + high)
         if norm == "l1":

@@ -55,14 +55,7 @@ def upper_bound(
     (docs/soundness.md), and has no gradient. "plain" is the arithmetic of the tensors: rounding errors are not
     accounted for, except that the bound is never below the network's own value at the image.
     """
-    if method not in get_args(Method):
-        raise ProodError(f"unknown bound method {method!r}: choose one of {', '.join(get_args(Method))}")
-    if arithmetic not in get_args(Arithmetic):
-        raise ProodError(f"unknown arithmetic {arithmetic!r}: choose one of {', '.join(get_args(Arithmetic))}")
-    if norm not in get_args(Norm):
-        raise ProodError(f"unknown norm {norm!r}: choose one of {', '.join(get_args(Norm))}")
-    if not torch.as_tensor(eps).ge(0).all():
-        raise ProodError("eps is a radius: it must not be negative or NaN")
+    check_options(eps, method=method, arithmetic=arithmetic, norm=norm)
     if method in _TIGHTER:  # its search differentiates, whatever mode the caller is in
         with torch.inference_mode(False), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
             budget = budget or Budget()
@@ -76,6 +69,18 @@ def upper_bound(
                 network, box = copy.deepcopy(network).double(), box.double()
             return _down(_bound(network, box, method))
     return _bound(network, _region(images, eps, norm, clip, sound=False), method)
+
+
+def check_options(
+    eps: float | Tensor, *, method: str = "best", arithmetic: str = "sound", norm: str = "linf", budget: object = None
+) -> None:
+    """Whatever is bounded: a wrong word must not be taken for another one, nor a radius for one that proves more."""
+    words = {"bound method": (method, Method), "arithmetic": (arithmetic, Arithmetic), "norm": (norm, Norm)}
+    for what, (word, known) in words.items():
+        if word not in get_args(known):
+            raise ProodError(f"unknown {what} {word!r}: choose one of {', '.join(get_args(known))}")
+    if not torch.as_tensor(eps).ge(0).all():
+        raise ProodError("eps is a radius: it must not be negative or NaN")
 
 
 def _region(images: Tensor, eps: float | Tensor, norm: Norm, clip: tuple[float, float] | None, *, sound: bool) -> Box:
@@ -130,9 +135,9 @@ def _tightened(
 
 
 def _bound(network: nn.Module, box: Box, method: Method) -> Tensor:
-    if box.within is not None and method != "ibp" and (linear := in_ball(network, box)) is not None:
-        return linear
     try:
+        if box.within is not None and method != "ibp" and (linear := in_ball(network, box)) is not None:
+            return linear
         output, pullback = (interval(network, box), None) if method == "ibp" else relax(network, box)
     except NoLinearRule:
         if method == "crown-ibp":

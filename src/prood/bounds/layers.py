@@ -20,7 +20,8 @@ class Normalise(nn.Module):
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
-        if len(mean) != len(std) or not all(s > 0 for s in std):
+        numbers = torch.finfo(torch.float32)  # in which what is smaller may be 0
+        if len(mean) != len(std) or not all(numbers.tiny <= s <= numbers.max for s in std):
             raise ProodError("Normalise needs one mean and one positive std per channel")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(-1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
@@ -55,7 +56,7 @@ class BlockedLinear(nn.Linear):
         """The sum of this layer, with another weight and no bias."""
         if self.training:
             return F.linear(x, weight)
-        blocks = x.reshape(len(x), -1, self.block).transpose(0, 1)
+        blocks = x.reshape(len(x), self.in_features // self.block, self.block).transpose(0, 1)
         weights = weight.reshape(self.out_features, -1, self.block).permute(1, 2, 0)
         return torch.bmm(blocks, weights).sum(0)
 

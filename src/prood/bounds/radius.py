@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -22,8 +23,10 @@ def certified_radius(
     every smaller one, for its ball contains theirs, whether or not the bound itself is monotone. Where the bound
     is not below the threshold at radius 0 there is nothing to certify: NaN.
     """
-    if steps < 1 or not largest > 0:
-        raise ProodError("a radius is searched in at least one step, up to a largest radius above 0")
+    if steps < 1 or not 0 < largest < math.inf:
+        raise ProodError("a radius is searched in at least one step, up to a finite largest radius above 0")
+    if math.isnan(threshold):
+        raise ProodError("a threshold is a number, not NaN")
     proven = torch.zeros(len(images), dtype=torch.float64, device=images.device)
     if not len(images):
         return proven
@@ -47,7 +50,8 @@ def bound_curve(bound: Bound, images: Tensor, radii: Sequence[float]) -> Tensor:
     """
     if not radii:
         raise ProodError("a curve needs at least one radius")
-    curve = torch.stack([bound(images, torch.full((len(images),), radius)) for radius in radii], 1)
+    asked = torch.tensor(radii, dtype=torch.float64, device=images.device)  # float32 may round a radius down
+    curve = torch.stack([bound(images, radius.expand(len(images))) for radius in asked], 1)
     order = sorted(range(len(radii)), key=lambda place: radii[place])
     best = curve[:, order].flip(1).cummin(1).values.flip(1)
     return torch.empty_like(curve).scatter(1, torch.tensor(order, device=curve.device).expand_as(curve), best)

@@ -221,8 +221,8 @@ def check_deployed(network: nn.Module, images: Tensor) -> None:
     if not (images.new_full((), 2.0**-140, dtype=torch.float32) * 1).item():
         # The network may flush them; the bounds must not, for they count on 0 being 0.
         raise NotCovered("certificates need subnormal numbers: call torch.set_flush_denormal(False) to compute them")
-    wrong = {str(t.dtype) for t in (*network.parameters(), *network.buffers(), images) if t.is_floating_point()}
-    wrong -= {"torch.float32"}
+    weights = (tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point())
+    wrong = {str(tensor.dtype) for tensor in (*weights, images)} - {"torch.float32"}
     if wrong:
         raise NotCovered(
             f"certificates cover networks and images in float32, not {', '.join(sorted(wrong))}: "

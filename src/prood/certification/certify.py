@@ -6,9 +6,11 @@ one. What such files hold is not made again, so an interrupted call continues.
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -149,7 +151,8 @@ def certify(
     for radius in eps:
         for group in work.made(places[processes.rank() :: processes.world_size()], radius, there):
             for certificate in group:
-                append(part, certificate)
+                if math.isfinite(certificate.bound):  # else there is nothing to certify
+                    append(part, certificate)
     processes.barrier()
     there = _there(out)
     processes.barrier()
@@ -157,12 +160,9 @@ def certify(
         write_text(out, "".join(f"{one.to_json()}\n" for one in there.values()))
         for file in _parts(out):
             file.unlink()
-    newest = {
-        (one.input.name, one.input.row, one.eps): one
-        for one in there.values()
-        if (one.model.sha256, one.norm, one.method) == (what.reference.sha256, norm, method)
-    }
-    return [newest[(*images.names[place], radius)] for radius in eps for place in places]
+    for radius in eps:  # what has no bound is not in the file, but an answer
+        there |= {_key(one): one for group in work.made(places, radius, there) for one in group}
+    return [there[key] for radius in eps for key in work.keys(places, radius)]
 
 
 @dataclass(frozen=True)
@@ -172,18 +172,28 @@ class _Work:
     norm: Norm
     method: Method
     batch: int
+    seen: dict[int, ImageReference] = field(default_factory=dict)  # by place: the images that were read
+
+    def keys(self, places: Sequence[int], eps: float) -> list[Key]:
+        """Of images by their pixels: under one name there may be certificates of what the picture was before."""
+        unseen = [place for place in places if place not in self.seen]
+        for start in range(0, len(unseen), self.batch):
+            self._read(unseen[start : start + self.batch])
+        return [(self.seen[place], self.what.reference.sha256, eps, self.norm, self.method) for place in places]
+
+    def _read(self, places: Sequence[int]) -> Tensor:
+        images = self.images.read(places)
+        for place, image in zip(places, images, strict=True):
+            self.seen[place] = ImageReference(*self.images.names[place], image_sha256(image.numpy()))
+        return images
 
     def made(self, places: range, eps: float, there: Mapping[Key, Certificate]) -> Iterator[list[Certificate]]:
         """The certificates of these images that are not there, a batch at a time."""
         what, device = self.what, next(self.what.model.parameters()).device
         for start in range(0, len(places), self.batch):
             group = places[start : start + self.batch]
-            images = self.images.read(group)
-            references = [
-                ImageReference(*self.images.names[place], image_sha256(image.numpy()))
-                for place, image in zip(group, images, strict=True)
-            ]
-            keys = [(one, what.reference.sha256, eps, self.norm, self.method) for one in references]
+            images = self._read(group)
+            keys = self.keys(group, eps)
             missing = [number for number, key in enumerate(keys) if key not in there]
             if not missing:
                 continue
@@ -193,7 +203,7 @@ class _Work:
             ).tolist()
             seconds = round((time.perf_counter() - began) / len(missing), 6)
             yield [
-                _certificate(what, references[number], self.norm, eps, self.method, bound, seconds)
+                _certificate(what, keys[number][0], self.norm, eps, self.method, bound, seconds)
                 for number, bound in zip(missing, bounds, strict=True)
             ]
 
@@ -211,8 +221,16 @@ def _there(out: Path) -> dict[Key, Certificate]:
     """The certificates of the result and of what interrupted calls have left beside it."""
     files = [out] if out.is_file() else []
     found = [one for file in [*files, *_parts(out)] for one in read(file)[0]]
-    return {(one.input, one.model.sha256, one.eps, one.norm, one.method): one for one in found}
+    for one in found:
+        if not one.intact:
+            raise ProodError(f"a certificate of {one.input.name} in {out} was changed after it was written: remove it")
+    return {_key(one): one for one in found}
+
+
+def _key(one: Certificate) -> Key:
+    return one.input, one.model.sha256, one.eps, one.norm, one.method
 
 
 def _parts(out: Path) -> list[Path]:
-    return sorted(out.parent.glob(f"{out.name}.part*"))
+    ours = re.compile(re.escape(out.name) + r"\.part\d+")
+    return sorted(file for file in out.parent.glob("*.part*") if ours.fullmatch(file.name))

@@ -59,8 +59,11 @@ class Certificate:
     digest: str = field(default="", compare=False)  # as read from a file, of all the rest
 
     def to_json(self) -> str:
-        """One line; Python writes floats so that they read back as the same floats."""
-        return json.dumps(self._facts() | {"digest": self._digest()}, ensure_ascii=False, allow_nan=False)
+        """One line; Python writes floats so that they read back as the same floats.
+
+        In ASCII: the name of a file may be bytes that are no text.
+        """
+        return json.dumps(self._facts() | {"digest": self._digest()}, allow_nan=False)
 
     @property
     def intact(self) -> bool:
@@ -98,6 +101,11 @@ class Certificate:
             format=_integer(values, "format"),
             digest=_text(values, "digest"),
         )
+        if not certificate.digest:
+            raise ValueError("it has no digest")
+        more = [name for name in values if name not in asdict(certificate)]
+        if more:
+            raise ValueError(f"it states {more[0]!r:.40}, which no certificate does")
         if certificate.norm not in NORMS:
             raise ValueError(f"its norm is {certificate.norm!r}, not one of {', '.join(NORMS)}")
         if certificate.eps < 0:
@@ -202,7 +210,7 @@ def _number(values: dict[str, Any], key: str) -> float:
 
 def _integer(values: dict[str, Any], key: str) -> int:
     value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
         raise ValueError(f"its {key} is {value!r}, not a number that counts")
     return value
 

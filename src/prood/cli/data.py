@@ -91,6 +91,7 @@ def check(
     """
     from rich.console import Console
 
+    from prood.data import find
     from prood.data.check import check as measure
     from prood.errors import ProodError
 
@@ -98,9 +99,9 @@ def check(
     findings = [finding for name in sets for finding in measure(name, console, everything=everything)]
     wrong = sorted({finding.set for finding in findings if finding.right is False})
     if wrong:
-        raise ProodError(
-            f"not what it should be: {', '.join(wrong)}; 'prood data fetch NAME --again' replaces a public set"
-        )
+        public = any(find(name).public for name in wrong)
+        hint = "; 'prood data fetch NAME --again' replaces a public set" if public else ""
+        raise ProodError(f"not what it should be: {', '.join(wrong)}{hint}")
 
 
 @data.command()
@@ -109,7 +110,9 @@ def preview(
     count: Annotated[int, typer.Option(help="How many images.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Of the choice.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Else named as the set.")] = None,
-    scale: Annotated[int | None, typer.Option(help="Enlarge by this; else to about 1,000 pixels.", min=1)] = None,
+    scale: Annotated[
+        int | None, typer.Option(help="Enlarge by this; else to about 1,000 pixels.", min=1, max=64)
+    ] = None,
     like: Annotated[
         str | None, typer.Option(metavar="NAME", help="A set whose image size noise and photographs take.")
     ] = None,

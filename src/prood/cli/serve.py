@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from prood.errors import ProodError
 from prood.pretrained import listed
 
 
@@ -56,7 +58,10 @@ def serve(
     from prood.serve.options import Options
 
     console = Console(soft_wrap=True, highlight=False)
+    cores = os.cpu_count() or 1
     if threads is not None:
+        if threads > cores:  # thousands end the process inside torch
+            raise ProodError(f"--threads {threads} is more than this machine's {cores} cores: give {cores} or fewer")
         torch.set_num_threads(threads)
     options = Options(
         batch=batch,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from prood.cli.train import folder
 from prood.errors import ProodError
 
 
@@ -20,7 +21,7 @@ def wrap(
     ],
     discriminator: Annotated[Path, typer.Option(help="Run or file of a trained discriminator.")],
     shift: Annotated[float, typer.Option(help="Δ, added to g: larger trusts the classifier more.")],
-    run: Annotated[Path, typer.Option(help="Folder for the guarded classifier.")],
+    run: Annotated[Path, typer.Option(parser=folder, metavar="PATH", help="Folder for the guarded classifier.")],
     classes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Names of the classes: one a line, or a JSON list.")
     ] = None,

@@ -9,6 +9,7 @@ from rich.progress import track
 from torch import Tensor
 
 from prood.data.catalog import Facts
+from prood.data.formats.folder import OtherShape
 from prood.data.sources import Images, find, open_set
 from prood.errors import ProodError
 
@@ -19,6 +20,7 @@ _TOLERANCE = 5e-5  # published values have four digits
 _SAMPLE_TOLERANCE = 0.01
 _BLOCK = 1 << 25  # bytes that are read at a time
 _SHOWN = 20
+_FITTED = "to the in-distribution's size; an in-distribution must have one size"
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,15 @@ def _findings(name: str, facts: Facts | None, console: Console, everything: bool
     sampled = len(images) > MANY and not everything
     chosen = images.subset(SAMPLE, 0) if sampled else images
     histogram, damaged = _histogram(chosen, console)
+    if others := sum(isinstance(fault, OtherShape) for fault in damaged):
+        yield Finding(name, "sizes", f"{others:,} differ from the first: fine as outliers, which are fitted {_FITTED}")
+        fitted = open_set(name, like=images)
+        histogram, damaged = _histogram(fitted.subset(SAMPLE, 0) if sampled else fitted, console)
     good = len(chosen) - len(damaged)
     extent = f"a sample of {len(chosen):,}" if sampled else f"all {len(chosen):,}"
     yield Finding(name, "readable", f"{good:,} of {extent}", right=not damaged)
-    for message in damaged[:_SHOWN]:
-        yield Finding(name, "damaged", message, right=False)
+    for fault in damaged[:_SHOWN]:
+        yield Finding(name, "damaged", str(fault), right=False)
     if len(damaged) > _SHOWN:
         yield Finding(name, "damaged", f"and {len(damaged) - _SHOWN:,} more", right=False)
     if good:
@@ -129,11 +135,11 @@ def _values(values: tuple[float, ...]) -> str:
     return " ".join(f"{value:.5f}" for value in values)
 
 
-def _histogram(images: Images, console: Console) -> tuple[Tensor, list[str]]:
+def _histogram(images: Images, console: Console) -> tuple[Tensor, list[ProodError]]:
     """How often each byte comes in each channel, which gives all moments exactly; and what cannot be read."""
     channels, height, width = images.shape
     histogram = torch.zeros(channels, 256, dtype=torch.int64)
-    damaged: list[str] = []
+    damaged: list[ProodError] = []
     step = min(1000, max(1, _BLOCK // (channels * height * width)))
     starts = range(0, len(images), step)
     for start in track(starts, "  reading", console=console, transient=True, disable=not console.is_terminal):
@@ -143,7 +149,7 @@ def _histogram(images: Images, console: Console) -> tuple[Tensor, list[str]]:
     return histogram, damaged
 
 
-def _blocks(images: Images, rows: range, damaged: list[str]) -> Iterator[Tensor]:
+def _blocks(images: Images, rows: range, damaged: list[ProodError]) -> Iterator[Tensor]:
     """The rows at once or, if one of them is damaged, those that are not."""
     try:
         yield images.take(rows)
@@ -154,7 +160,7 @@ def _blocks(images: Images, rows: range, damaged: list[str]) -> Iterator[Tensor]
         try:
             image = images.take([row])
         except ProodError as error:
-            damaged.append(str(error))
+            damaged.append(error)
         else:
             yield image
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from prood import processes
+from prood.atomic import locked
 from prood.attacks import Attack, Compiled, preset
 from prood.bounds import Method
 from prood.data import ImageSet
@@ -100,7 +101,8 @@ def evaluate(
         settings = common | {"outside": title, "fingerprints": prints | {"outside": chosen.fingerprint()}}
         plan += [(chosen, settings | {"eps": radius}) for radius in _radii(eps)]
 
-    results = (read_results(folder) if folder else None) or Results()
+    # What cannot be read any more is made again.
+    results = (read_results(folder, whole=False) if folder else None) or Results()
     missing = [(images, settings) for images, settings in plan if results.find(identity(**settings)) is None]
     if missing:
         _check_shape(score, inside, device)
@@ -113,11 +115,24 @@ def evaluate(
             measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches, known)
             made = _evaluation(settings, reference, images, measured)
             seconds = round(time.monotonic() - began, 3)
-            results = results.plus(replace(made, seconds=seconds, machine=machine(bench.device)))
+            made = replace(made, seconds=seconds, machine=machine(bench.device))
+            results = results.plus(made)
             if folder and processes.is_main():
-                results.save(folder)
-    asked = {identity(**settings) for _, settings in plan}
-    return Results(tuple(evaluation for evaluation in results if evaluation.identity in asked))
+                made.save_scores(folder)
+                _store(folder, [made])
+    found = [results.find(identity(**settings)) for _, settings in plan]
+    asked = [one for one in found if one is not None]
+    if folder and processes.is_main():
+        _store(folder, asked)
+    return Results(tuple(asked))
+
+
+def _store(folder: Path, asked: Sequence[Evaluation]) -> None:
+    """Put these at the end of the folder's results, where reports look; others may write there at the same time."""
+    with locked(folder):
+        there = read_results(folder, whole=False) or Results()
+        if [one.identity for one in there][-len(asked) :] != [one.identity for one in asked]:
+            there.ending_with(*asked).save(folder)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from prood.errors import ProodError
 from prood.evaluation.paper import PaperRow, paper, paper_rows
 from prood.evaluation.published import (
     NOTES_FILE,
@@ -65,17 +66,27 @@ def results_page(folder: Path | str) -> str:
         parts += _section(groups)
     parts += after
     for file in sorted(folder.rglob(SHIFT_FILE)):
-        parts += _shift(read_json(file))
+        parts += _of(_shift, file)
     if (folder / SPEED_FILE).is_file():
-        parts += _speed(read_json(folder / SPEED_FILE))
+        parts += _of(_speed, folder / SPEED_FILE)
     return "\n\n".join(parts + (_files(published) if published else [])) + "\n"
 
 
 def _notes(file: Path) -> tuple[list[str], list[str]]:
     """What is said above the first heading, and the rest; each a text or none."""
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    try:
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    except UnicodeDecodeError:
+        raise ProodError(f"{file} is no text in UTF-8: save it as such") from None
     first, heading, rest = f"\n{text}".partition("\n#")
     return [*filter(None, [first.strip()])], [*filter(None, [(heading + rest).strip()])]
+
+
+def _of(section: Callable[[dict[str, Any]], list[str]], file: Path) -> list[str]:
+    try:
+        return section(read_json(file))
+    except (TypeError, AttributeError, ValueError):
+        raise ProodError(f"{file} is damaged or of another format: remove it and publish again") from None
 
 
 def _section(groups: list[Group]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation.measured import Measured, from_json, read_measured
-from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
+from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, check_kinds, read_results
 from prood.evaluation.table import METRICS
 from prood.models import fingerprint, load
 
@@ -178,13 +178,17 @@ def _published(file: Path) -> Published:
         made = [Evaluation(model=title, inside=inside, **values) for values in content.pop("evaluations")]
         if not made:
             raise ValueError("no evaluations")
-        if any(not isinstance(getattr(one, name), int | float | None) for one in made for name in _MEASURED):
-            raise TypeError("a metric that is no number")
-        if any(not isinstance(value, int | float) for one in made for value in (one.eps, one.images)):
-            raise TypeError("a radius or a count that is no number")
+        for one in made:
+            check_kinds(one)
         measured = content.pop("measured", None)
         measured = None if measured is None else from_json(measured)
-        return Published(**content, evaluations=tuple(made), measured=measured)
+        found = Published(**content, evaluations=tuple(made), measured=measured)
+        words = (found.title, found.inside, found.outside, found.command, found.hardware, found.weights)
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError("a word that is none")
+        if not all(isinstance(number, int | float | None) for number in (found.seed, found.shift, found.seconds)):
+            raise TypeError("a number that is none")
+        return found
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ProodError(f"{file} is damaged or of another format: remove it and publish again") from None
 

@@ -103,6 +103,10 @@ class Evaluation:
         readable = re.sub(r"[^A-Za-z0-9]+", "-", self.outside).strip("-")[:40]
         return f"{SCORES_FOLDER}/{readable}-{self.eps:g}-{self.identity}.npz"
 
+    def save_scores(self, folder: Path) -> None:
+        if self.scores is not None:
+            self.scores.save(folder / self.scores_file)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(replace(self, scores=None)) | {"scores": self.scores_file if self.scores else None}
 
@@ -113,7 +117,7 @@ def identity(**settings: Any) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """Evaluations, in the order in which they were made, and free facts about how they came about."""
+    """Evaluations, in the order in which they were last asked for, and free facts about how they came about."""
 
     evaluations: tuple[Evaluation, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -137,13 +141,17 @@ class Results:
     def plus(self, *more: Evaluation) -> Results:
         return replace(self, evaluations=(*self.evaluations, *more))
 
+    def ending_with(self, *asked: Evaluation) -> Results:
+        """With these at the end, also where they were there before."""
+        last = {one.identity for one in asked}
+        return replace(self, evaluations=tuple(one for one in self if one.identity not in last)).plus(*asked)
+
     def save(self, folder: Path | str) -> None:
         """Write `results.json`, and the scores that are not there yet, into the folder."""
         folder = Path(folder)
         for evaluation in self:
-            file = folder / evaluation.scores_file
-            if evaluation.scores is not None and not file.exists():
-                evaluation.scores.save(file)
+            if not (folder / evaluation.scores_file).exists():
+                evaluation.save_scores(folder)
         content = {"format": FORMAT, **self.facts, "evaluations": [evaluation.to_json() for evaluation in self]}
         write_text(folder / RESULTS_FILE, json.dumps(content, indent=2) + "\n")
 
@@ -154,8 +162,11 @@ class Results:
         write_report(self, path)
 
 
-def read_results(folder: Path | str) -> Results | None:
-    """The results in a folder, None if there are none yet."""
+def read_results(folder: Path | str, *, whole: bool = True) -> Results | None:
+    """The results in a folder, None if there are none yet.
+
+    Scores that cannot be read are an error, or with `whole=False` such evaluations are left out.
+    """
     folder = Path(folder)
     file = folder / RESULTS_FILE
     if not file.is_file():
@@ -164,17 +175,42 @@ def read_results(folder: Path | str) -> Results | None:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content["format"] > FORMAT:
             raise ProodError(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
-        evaluations = tuple(_evaluation(values, folder) for values in content.pop("evaluations"))
+        evaluations = tuple(
+            one for values in content.pop("evaluations") if (one := _evaluation(values, folder, whole)) is not None
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ProodError(f"{file} is damaged or of another format: remove it and evaluate again") from None
     content.pop("format")
     return Results(evaluations, content)
 
 
-def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
+def _evaluation(values: dict[str, Any], folder: Path, whole: bool) -> Evaluation | None:
     known = {item.name for item in fields(Evaluation)}
     values = {name: value for name, value in values.items() if name in known}
     file = values.get("scores")
     # A summary such as the quickstart's may have been moved away from its scores: the numbers stand without them.
-    scores = Scores.load(folder / file) if file and (folder / file).is_file() else None
-    return Evaluation(**(values | {"scores": scores}))
+    try:
+        scores = Scores.load(folder / file) if file and (folder / file).is_file() else None
+    except ProodError:
+        if whole:
+            raise
+        return None
+    made = Evaluation(**(values | {"scores": scores}))
+    check_kinds(made)
+    return made
+
+
+def check_kinds(made: Evaluation) -> None:
+    """A TypeError for values of another kind than they should be: others rely on these."""
+    kinds: dict[Any, tuple[str, ...]] = {
+        int | float: ("eps", "images", "auc", "gauc", "fpr95", "gfpr95"),
+        int | float | None: ("aauc", "afpr95", "accuracy", "classes", "limit", "seconds"),
+        str: ("model", "inside", "outside", "certificate"),
+        dict: ("intervals", "attack", "fingerprints"),
+    }
+    for kind, names in kinds.items():
+        for name in names:
+            if not isinstance(getattr(made, name), kind):
+                raise TypeError(f"{name} is of another kind")
+    if any(not isinstance(ends, list | tuple) or len(ends) != 2 for ends in made.intervals.values()):
+        raise TypeError("an interval has two ends")

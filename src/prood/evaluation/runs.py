@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,8 +91,8 @@ def _of_discriminator(about: Metadata) -> Results | None:
 def gather(folders: Sequence[Path | str]) -> Results:
     """The results of several folders; where one has none of its own, those of the runs inside it.
 
-    Runs that were not evaluated yet are left out. Models of the same name from different folders are told apart by the
-    names of the folders that hold them.
+    Runs that were not evaluated yet are left out. Models of the same name from different folders are told apart by
+    their paths.
     """
     found: dict[Path, Results] = {}
     for folder in map(Path, folders):
@@ -100,18 +100,35 @@ def gather(folders: Sequence[Path | str]) -> Results:
             raise ProodError(f"there is no folder {folder}: name runs that were evaluated")
         own = read_results(folder)
         places = [folder] if own is not None else sorted(folder.iterdir())
-        found |= {place: results for place in places if (results := read_results(place)) is not None}
+        found |= {place.resolve(): results for place in places if (results := read_results(place)) is not None}
     if not found:
         names = " ".join(map(str, folders))
         raise ProodError(f"nothing was evaluated yet: make results with 'prood evaluate {names} --out NAME'")
-    holders = Counter(name for results in found.values() for name in {one.model for one in results})
+    titles = _told_apart(found)
     return Results(
-        tuple(
-            one if holders[one.model] == 1 else replace(one, model=f"{place.parent.name}/{one.model}")
-            for place, results in found.items()
-            for one in results
-        )
+        tuple(replace(one, model=titles[place, one.model]) for place, results in found.items() for one in results)
     )
+
+
+def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:
+    """A name for each model of each folder: its own, or where others have the same, its path as far as needed."""
+    holders: dict[str, list[Path]] = {}
+    for place, results in found.items():
+        for name in {one.model for one in results}:
+            holders.setdefault(name, []).append(place)
+    names: dict[tuple[Path, str], str] = {}
+    for name, places in holders.items():
+        paths = [place.parent if place.name == name else place for place in places]
+        if len(set(paths)) < len(paths):
+            raise ProodError(f"two of these results are of a model {name!r} in {places[-1]}: name one of them")
+        kept = 0 if len(places) == 1 else 1
+        while len({path.parts[-kept:] for path in paths}) < len(paths):
+            kept += 1
+        names |= {
+            (place, name): "/".join([*path.parts[len(path.parts) - kept :], name])
+            for place, path in zip(places, paths, strict=True)
+        }
+    return names
 
 
 def parse_radii(text: str) -> list[float]:
@@ -120,9 +137,12 @@ def parse_radii(text: str) -> list[float]:
     for word in text.split(","):
         numerator, slash, denominator = word.partition("/")
         try:
-            radii.append(float(numerator) / (float(denominator) if slash else 1))
+            radius = float(numerator) / (float(denominator) if slash else 1)
         except (ValueError, ZeroDivisionError):
-            raise ProodError(f"{word.strip()!r} is no radius: write numbers such as 0.01 or 8/255") from None
+            radius = math.nan
+        if not math.isfinite(radius):
+            raise ProodError(f"{word.strip()!r} is no radius: write numbers such as 0.01 or 8/255")
+        radii.append(radius)
     return radii
 
 

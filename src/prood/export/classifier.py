@@ -12,14 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
+from prood.models.wrapped import Facts, wrapped_parts
 
 PREFIX = "classifier/"
+_AGAIN = "; wrap the same network as a .pt2 of torch.export"
 
 
 def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
     """An ONNX model from `images` to `logits`, all other names under a prefix."""
     from onnx import compose
 
+    for part in wrapped_parts(classifier):
+        _check_kind(part.facts)
     try:
         with _quiet():
             program = torch.onnx.export(
@@ -35,7 +39,8 @@ def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
         assert program is not None
         model = program.model_proto
     except Exception as error:  # whatever a foreign network makes the exporter say
-        raise ProodError(f"torch cannot export the classifier to ONNX: {_first_line(error)}") from None
+        hint = _AGAIN if any(part.facts.kind == "torchscript" for part in wrapped_parts(classifier)) else ""
+        raise ProodError(f"torch cannot export the classifier to ONNX: {_first_line(error)}{hint}") from None
     rows = model.graph.output[0].type.tensor_type.shape.dim[0]
     if not rows.dim_param:
         raise ProodError(
@@ -43,6 +48,20 @@ def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
             "say x.shape[0]"
         )
     return compose.add_prefix(model, PREFIX, rename_inputs=False, rename_outputs=False)
+
+
+def _check_kind(facts: Facts) -> None:
+    """What torch sees nothing of, or only with one number of images."""
+    if facts.kind == "onnx":
+        raise ProodError(
+            "a wrapped ONNX classifier cannot be exported, because torch does not see into its file: wrap the same "
+            "network as a .pt2 of torch.export"
+        )
+    if facts.batch is not None:
+        raise ProodError(
+            f"the wrapped classifier takes batches of {facts.batch} only, and the exported file has to take any: "
+            "export it to .pt2 with dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), and wrap it again"
+        )
 
 
 @contextmanager

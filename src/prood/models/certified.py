@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from prood import bounds
 from prood.bounds.box import widen
+from prood.bounds.certificate import check_options
 from prood.bounds.concrete import maximum
 from prood.bounds.rounding import check_deployed
 from prood.errors import ProodError
@@ -73,6 +74,7 @@ class CertifiedClassifier(nn.Module):
         image ("crown-ibp"), or the smaller of both, which is also what the tighter methods give here. Sound arithmetic
         covers the rounding of f_k and of f_l, each by itself. A ball of another norm lies inside that of the maximum.
         """
+        check_options(eps, **options)
         sound = options.get("arithmetic", "sound") == "sound"
         network: CertifiedClassifier = self
         if sound:

@@ -89,16 +89,27 @@ def resnet50(
 
 @architecture("small")
 def small(
-    classes: int = 10, *, width: int = 32, mean: Sequence[float] = (0.5,), std: Sequence[float] = (0.25,)
+    classes: int = 10,
+    *,
+    width: int = 32,
+    channels: int | None = None,
+    mean: Sequence[float] = (0.5,),
+    std: Sequence[float] = (0.25,),
 ) -> nn.Sequential:
     """A classifier for 28×28 digits that trains in seconds on a CPU: three convolutions, each with stride 2.
 
-    What they leave, 4×4 positions, goes to the last layer unpooled: where a stroke lies tells digits apart.
+    What they leave, 4×4 positions, goes to the last layer unpooled: where a stroke lies tells digits apart. One `mean`
+    or `std` is for all `channels`, of which there are else as many as there are means.
     """
     if width < 1:
         raise ValueError(f"width = {width} must be at least 1")
+    channels = len(mean) if channels is None else channels
+    if not 0 < channels < 2**20:
+        raise ValueError(f"channels = {channels} is no number of channels")
+    mean, std = (list(values) * channels if len(values) == 1 else values for values in (mean, std))
+    if len(mean) != channels:
+        raise ValueError(f"{len(mean)} means are not one for each of {channels} channels")
     layers: list[nn.Module] = [Normalise(mean, std)]
-    channels = len(mean)
     for factor, kernel in ((1, 5), (2, 3), (4, 3)):
         layers += [*_convolution(channels, factor * width, kernel, 2), nn.ReLU()]
         channels = factor * width

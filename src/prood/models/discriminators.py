@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -52,7 +51,7 @@ class Discriminator(nn.Module):
 
     def __init__(self, network: nn.Sequential, guard: float = 0.0) -> None:
         super().__init__()
-        if not (math.isfinite(guard) and guard >= 0):
+        if not 0 <= guard <= torch.finfo(torch.float32).max:  # in which it is multiplied
             raise ProodError(f"the weight of the guard is a finite number that is not negative, not {guard}")
         if type(network).forward is not nn.Sequential.forward:
             raise ProodError(f"a discriminator is made from a plain nn.Sequential, not from a {type(network).__name__}")

@@ -71,7 +71,7 @@ class ProoD(nn.Module):
         super().__init__()
         if not isinstance(discriminator, Discriminator):
             raise ProodError(f"ProoD needs a prood.Discriminator as its second part, not {type(discriminator)}")
-        if not math.isfinite(shift):
+        if not abs(shift) <= torch.finfo(torch.float32).max:  # in which it is kept
             raise ProodError(f"the shift must be a finite number, not {shift}")
         self.classifier = classifier
         self.discriminator = discriminator

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from prood import bounds
+from prood.bounds.certificate import check_options
 from prood.models.architectures import Spec, architecture, build, spec_of
 from prood.models.joint import confidence_logit, fuse
 from prood.models.mixture_bounds import ball_bound, doubled, metric_bound
@@ -54,6 +55,7 @@ class MixtureClassifier(nn.Module):
     @torch.no_grad()
     def in_logit_bound(self, images: Tensor, eps: float | Tensor) -> Tensor:
         """At least g(u) for every u in [0, 1]^d with ‖u − x‖∞ ≤ eps; see `mixture_bounds`."""
+        check_options(eps)
         with bounds.strict(images.device):
             return ball_bound(doubled(self.ratio), images, eps)
 
@@ -63,6 +65,7 @@ class MixtureClassifier(nn.Module):
 
         d(u, x) = ‖A(u − x)‖ with the matrix of the mixtures, A = C^(−1/2) for the data's covariance C.
         """
+        check_options(radius)
         with bounds.strict(images.device):
             g = metric_bound(doubled(self.ratio), images, radius)
             classes = self.logits(images[:1]).shape[1]

@@ -60,6 +60,8 @@ class Lab:
             preset(self.attacks)  # a wrong name is said now, not when everything is trained
         if not self.seeds:
             raise ProodError("an experiment needs at least one seed: name some with --seeds 0,1,2")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ProodError(f"a seed counts once, not as in {', '.join(map(str, self.seeds))}: name different ones")
         if not self.base.evaluate.outside or not self.base.evaluate.eps:
             raise ProodError(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
 

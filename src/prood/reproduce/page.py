@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,8 @@ def write_page(results: Path | str, docs: Path | str) -> Path:
     for file, (experiment, content) in figures(results, docs).items():
         assert experiment.draw is not None
         file.parent.mkdir(parents=True, exist_ok=True)
-        experiment.draw(content, file)
+        with _shown(file.parent.name, experiment):
+            experiment.draw(content, file)
     page = Path(docs) / PAGE
     write_text(page, experiments_page(results))
     return page
@@ -95,8 +98,15 @@ def _section(lab: str, experiment: Experiment, document: dict[str, Any], publish
     parts = [f"### {escaped(experiment.title)}", f"*In the paper: {escaped(experiment.paper)}.*"]
     if experiment.draw is not None:
         parts.append(f"![{escaped(experiment.title)}]({_figure(lab, experiment)})")
-    try:
+    with _shown(lab, experiment):
         return [*parts, experiment.section(document["content"]).strip(), *_notes(experiment, document, published)]
+
+
+@contextmanager
+def _shown(lab: str, experiment: Experiment) -> Iterator[None]:
+    """What cannot be shown is a file that another hand has changed."""
+    try:
+        yield
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         name = f"{lab}/{EXPERIMENTS_FOLDER}/{experiment.key}.json"
         raise ProodError(f"{name} is damaged or of another format: make the experiment again") from None

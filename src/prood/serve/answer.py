@@ -13,7 +13,8 @@ from prood.serve.refusals import Refused
 def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """NaN is no JSON: whoever has one must say null."""
     text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return Response(text, status, headers, "application/json")
+    # Half of a surrogate pair, which a client may send, has no UTF-8; what Python writes for it is JSON's own escape.
+    return Response(text.encode("utf-8", "backslashreplace"), status, headers, "application/json")
 
 
 def refusal(refused: Refused) -> Response:

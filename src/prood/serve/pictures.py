@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from io import BytesIO
 
@@ -16,14 +17,18 @@ from prood.serve.refusals import Refused, bad
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/gif": "GIF"}
 SCANS = 100
 """A progressive JPEG has about ten. Each is a pass over all pixels, and a small file may have thousands."""
+SEGMENTS = 10_000
+"""A JPEG has a few dozen, at most 64 KiB each. Pillow walks through them one by one."""
 KNOWN = "PNG, JPEG, WebP, BMP or GIF"
+_MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
+"""Those of a JPEG with a length behind them, and the end. libjpeg walks over all others as over the pixels' bits."""
 
 
 def opened(file: bytes, limit: int, where: str) -> Image.Image:
     """A picture whose header was read and found bearable; its pixels are not decoded yet."""
     _check_size(webp_size(file), limit, where)
-    if file[:2] == b"\xff\xd8" and file.count(b"\xff\xda") > SCANS:
-        raise bad(f"{where} is a JPEG of more than {SCANS} scans: save it anew")
+    if file[:2] == b"\xff\xd8" and overlong_jpeg(file):
+        raise bad(f"{where} is a JPEG of more than {SCANS} scans, or {SEGMENTS} segments: save it anew")
     try:
         image = Image.open(BytesIO(file), formats=tuple(FORMATS.values()))
     except UnidentifiedImageError:
@@ -49,6 +54,21 @@ def decoded(image: Image.Image, shape: Shape, where: str) -> Tensor:
     finally:
         image.close()
     return pixels.to(torch.float32) / 255
+
+
+def overlong_jpeg(file: bytes) -> bool:
+    """Whether a JPEG has too many scans up to its end; behind it a phone may keep a whole film."""
+    scans, place = 0, 2
+    for _ in range(SEGMENTS):
+        marker = _MARKER.search(file, place)
+        if marker is None or marker[0] == b"\xff\xd9":
+            return False
+        scans += marker[0] == b"\xff\xda"
+        if scans > SCANS:
+            return True
+        # The length counts its own two bytes; libjpeg takes one that is too small for these two.
+        place = marker.end() + max(2, int.from_bytes(file[marker.end() : marker.end() + 2]))
+    return True
 
 
 def webp_size(file: bytes) -> tuple[int, int] | None:

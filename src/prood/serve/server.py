@@ -40,13 +40,16 @@ class Server(uvicorn.Server):
 
 def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> tuple[Detector, About]:
     """The detector of a run, a model file or a shipped model, and what its file says."""
+    if name is not None and (name in ("", ".", "..") or "/" in name):
+        raise ProodError(f"/v2/models/NAME cannot be reached with the name {name!r}: give a word without a slash")
     model = load_model(run)[0]
     if not isinstance(model, ProoD):
         kind = type(model).__name__
         raise ProodError(f"{run} holds a {kind} and no joint model: train one with 'prood train prood'")
     facts = read_metadata(run)
     place = model_path(run)
-    chosen = name or (place.resolve().parent.name if Path(run).is_dir() else place.stem)
+    own = place.resolve().parent.name if Path(run).is_dir() else place.stem
+    chosen = own if name is None else name
     return Detector.load(run, device=device), About(chosen, facts.eps, facts.tpr, facts.data)
 
 

@@ -44,6 +44,7 @@ class Batches:
         if outside is not None and outside.shape != inside.shape:
             raise ProodError(
                 f"{inside.name} and {outside.name} have images of different shapes, {inside.shape} and {outside.shape}"
+                ": store the second in the shape of the first, or give a folder: of pictures, which are fitted"
             )
         self.seed, self.augment, self.noise, self.device = seed, augment, noise, device
         self.batch = batch

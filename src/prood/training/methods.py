@@ -12,11 +12,12 @@ from torch import nn
 
 from prood import data, processes
 from prood.data import Images, ImageSet
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 from prood.models import Discriminator, ProoD, load, save
 from prood.models.architectures import takes
 from prood.training.batches import Batches
 from prood.training.loop import fit
+from prood.training.objectives.attack import deployed
 from prood.training.recipe import Recipe
 from prood.training.run import Run
 
@@ -65,6 +66,7 @@ def train(
         workers=workers,
         compile=options.compile,
     )
+    _try_out(model, recipe, method, inside, target)
 
     folder = Run(run)
     with folder.claimed() if processes.is_main() else nullcontext():  # by one of them, for all
@@ -188,9 +190,45 @@ def _network(
     """The network to train, its weights drawn from the recipe's seed."""
     kind = {"name": "discriminator"} if method == "discriminator" else {"classes": len(_class_names(inside))}
     spec = kind | recipe.network(method)
+    channels = inside.shape[0]
     if takes(spec, "image"):
         spec = {"image": list(inside.shape)} | spec
+    if takes(spec, "channels") and channels != 1:
+        spec = {"channels": channels} | spec
+    for key in ("mean", "std"):
+        given = spec.get(key)
+        if isinstance(given, list | tuple) and len(given) != channels:
+            raise ProodError(
+                f"networks.{_table(recipe, method)}.{key} must have {channels} numbers, one for each channel of "
+                f"{inside.name}, not {len(given)}: change it, or leave it out"
+            )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.options(method).seed)
         network = recipe.objective(method).network(spec, inside, outside)
     return network if frozen is None else ProoD(network, frozen, shift)
+
+
+def _table(recipe: Recipe, method: str) -> str:
+    """The name of the table under [networks] that says what this method trains."""
+    return method if method == "discriminator" or method in recipe.own_networks else "classifier"
+
+
+@torch.no_grad()
+def _try_out(model: nn.Module, recipe: Recipe, method: str, inside: Images, device: torch.device) -> None:
+    """Show the model one grey image: does it take this shape, and has it an output for each class?"""
+    image = torch.full((1, *inside.shape), 0.5, device=device)
+    table = _table(recipe, method)
+    parts = [(model, f"the network of [networks.{table}]")]
+    if isinstance(model, ProoD):
+        parts = [(model.discriminator, "the discriminator"), (model.classifier, parts[0][1])]
+    with deployed(model):
+        for part, name in parts:
+            try:
+                output = part(image)
+            except (RuntimeError, ValueError) as error:
+                fault = f"{name} does not take images of {inside.name}, of shape {inside.shape}"
+                raise ProodError(f"{fault}: {first_line(error)}") from None
+    if method != "discriminator" and output.shape[1] < (classes := len(_class_names(inside))):
+        raise ProodError(
+            f"networks.{table}.classes = {output.shape[1]} is too few: {inside.name} has {classes}, leave it out"
+        )

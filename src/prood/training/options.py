@@ -13,6 +13,9 @@ from prood.bounds import NegativeLinear
 from prood.errors import ProodError
 from prood.models.mixtures import MixtureRatio
 
+MOST_EPOCHS = 10**9
+"""More are taken for a mistake, before their steps are counted."""
+
 
 @dataclass(frozen=True)
 class TrainOptions:
@@ -38,6 +41,13 @@ class TrainOptions:
         for name in ("epochs", "batch", "lr", "drop_factor"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ProodError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.epochs > MOST_EPOCHS:
+            raise ProodError(f"epochs = {self.epochs:g} would never end: choose at most {MOST_EPOCHS:,}")
+        for name in ("warmup", "drops", "decay_from", "checkpoint_seconds"):
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else () if value is None else (value,):
+                if not 0 <= number < math.inf:
+                    raise ProodError(f"{name} must be finite and not negative: {number}")
         if not 0 <= self.seed < 2**32:
             raise ProodError(f"seed = {self.seed} must be at least 0 and below 2³²")
         if not 0 <= self.weight_decay < math.inf:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
@@ -13,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from prood.bounds import Method
 from prood.data import Augment
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 from prood.training.objectives import (
     ACET,
     ATOM,
@@ -43,6 +45,9 @@ METHODS: dict[str, type[Objective]] = {
 }
 """The words of the command line, of the tables under [train], and their objectives."""
 
+DEEPEST = 20
+"""More tables or lists within each other than any recipe has."""
+
 
 @dataclass(frozen=True)
 class Data:
@@ -68,6 +73,13 @@ class EvaluateOptions:
     eps: tuple[float, ...] = ()
     limit: int = 1000
     method: Method = "best"
+
+    def __post_init__(self) -> None:
+        for eps in self.eps:
+            if not 0 <= eps < math.inf:
+                raise ProodError(f"eps = {eps} must be a radius: a finite number that is not negative")
+        if self.limit < 0:
+            raise ProodError(f"limit = {self.limit} must be a number of images, or 0 for all")
 
 
 @dataclass(frozen=True)
@@ -175,15 +187,16 @@ def load_recipe(name: str) -> Recipe:
     if not source.is_file():
         raise ProodError(f"no recipe {name!r}: choose one of {', '.join(recipe_names())}, or give a .toml file")
     try:
-        text = source.read_text(encoding="utf-8")
+        text = source.read_text(encoding="utf-8-sig")  # some editors put a byte order mark before it
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a number of thousands of digits, too deep
         raise ProodError(f"recipe {name!r} is not valid TOML: {error}") from None
     return parse(document, Path(name).stem, _head(text))
 
 
 def parse(document: Mapping[str, Any], name: str, description: str = "") -> Recipe:
     """Check every table and key of a recipe's document."""
+    _only_usual(document)
     _only(document, ("data", "augment", "networks", "train", "joint", "evaluate"), "a recipe")
     data, networks, train = (_sub(document, key) for key in ("data", "networks", "train"))
     _only(data, (), "[data]", Data)
@@ -252,6 +265,20 @@ def _only(table: Mapping[str, Any], names: Sequence[str], where: str, *types: ty
             raise ProodError(f"unknown key {key!r} in {where}: {hint} takes {', '.join(known)}")
 
 
+def _only_usual(value: Any, name: str = "a recipe", depth: int = 0) -> None:
+    """Refuse numbers beyond all floats and nesting without end: what reads them fails in its own way."""
+    if depth > DEEPEST:
+        raise ProodError(f"{name} is nested more than {DEEPEST} deep: no setting is")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ProodError(f"{name} is a number of more than 300 digits: choose a smaller one")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _only_usual(item, key, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _only_usual(item, name, depth + 1)
+
+
 T = TypeVar("T")
 
 
@@ -293,3 +320,5 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except (ValueError, RecursionError) as error:
+        raise ProodError(f"cannot read the value {text[:20]!r}…: {first_line(error)}") from None

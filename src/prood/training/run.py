@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialized
 from torch import nn
 
-from prood.atomic import write_bytes, write_text
+from prood.atomic import locked, write_bytes, write_text
 from prood.errors import ProodError
 from prood.models import MODEL_FILE
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 class Run:
@@ -79,22 +73,15 @@ class Run:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Keep other processes from training into the folder meanwhile, where the system has locks for that."""
-        if fcntl is None or (self.folder.exists() and not self.folder.is_dir()):
-            yield
+        if self.folder.exists() and not self.folder.is_dir():
+            yield  # which `open` refuses
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.folder, os.O_RDONLY)  # of the folder itself, so that no file is left behind
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise ProodError(f"another process is training into {self.folder}: wait for it, or end it") from None
-        except OSError:  # a file system without locks
-            pass
-        try:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder, wait=False))
+            except BlockingIOError:
+                raise ProodError(f"another process is training into {self.folder}: wait for it, or end it") from None
             yield
-        finally:
-            os.close(lock)
 
     def settings(self) -> dict[str, Any]:
         """What recipe.json says."""

@@ -84,6 +84,19 @@ def test_other_architectures_are_not_decided(tmp_path, make_model):
     change_file(path, architecture={"name": "discriminator", "size": "XS", "image": [1, 6, 6]})
     with pytest.raises(Undecided, match="not those of a discriminator of size 'XS'"):
         read_model(path)
+    for image in (5, [1, 28], [1.0, 28.0, 28.0], None):
+        change_file(path, architecture={"name": "discriminator", "size": "XS", "image": image})
+        with pytest.raises(Undecided, match="three sides"):
+            read_model(path)
+    change_file(path, architecture={"name": "discriminator", "size": ["S"]})
+    with pytest.raises(Undecided, match="unknown discriminator size"):
+        read_model(path)
+    joint = make_model("joint", shift=1.5)
+    change_file(joint, {"shift": np.zeros(3, np.float32)})
+    with pytest.raises(Undecided, match="a joint model without a shift"):
+        read_model(joint)
+    with pytest.raises(Undecided, match="a path with a NUL"):
+        read_model("a\0b")
 
 
 @pytest.mark.parametrize(

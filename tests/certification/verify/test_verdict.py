@@ -32,6 +32,26 @@ def verdict(certificate, **where) -> tuple[str, str]:
     return found.outcome, found.reason
 
 
+def test_a_network_that_may_overflow_is_not_confirmed(make_model, make_images, certificate_of):
+    """Where a sum may be ∞ − ∞, the network says NaN, which is not below the last bias."""
+
+    def steep(model):
+        signs = torch.arange(model.body[1].weight.numel()).reshape(model.body[1].weight.shape) % 2
+        model.body[1].weight.copy_(1e38 * (2.0 * signs - 1))
+
+    path, name = make_model(change=steep), make_images()
+    image = load_images(name).floats([0])[0]
+    last = load(path)[0].last.bias.item()
+    found = Verifier().verify(certificate_of(path, name, 0, image.numpy(), last))
+    assert found.outcome == "not decided"
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+def test_a_huge_radius_is_that_of_the_whole_cube(case, norm):
+    one = replace(case[2], norm=norm, eps=1e200, bound=load(case[0])[0].discriminator.last.bias.item())
+    assert Verifier().verify(replace(one, classes=None, confidence=None, shift=0.0)).outcome == "confirmed"
+
+
 def test_what_prood_computes_is_confirmed(case):
     found = Verifier().verify(case[2])
     assert found.outcome == "confirmed"

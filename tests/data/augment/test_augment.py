@@ -185,7 +185,8 @@ def test_a_network_can_be_trained_on_the_result() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"pad": -1}, {"border": "grey"}, {"cutout": -1}, {"degrees": -1}, {"degrees": 181}),
+        *({"pad": -1}, {"pad": 10**400}, {"border": "grey"}, {"cutout": -1}, {"cutout": 10**400}),
+        *({"degrees": -1}, {"degrees": 181}),
         *({"scale": 1}, {"scale": -0.1}, {"rescaled": -0.1}, {"rescaled": 1.1}),
     ],
 )

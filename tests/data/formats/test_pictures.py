@@ -131,6 +131,13 @@ def test_16_bits_are_cut_to_8_and_floats_are_refused() -> None:
         decode(encoded(Image.fromarray(deep.astype(np.float32)), "TIFF"), "float.tif")
 
 
+def test_a_transparent_pixel_of_16_bits_is_black() -> None:
+    """Only where all 16 bits are those of the hidden colour."""
+    deep = np.array([[65000, 65001, 300, 65000]], dtype=np.uint16)
+    read = fit(decode(encoded(Image.fromarray(deep), transparency=65000)), (1, 1, 4))
+    assert read.flatten().tolist() == [0, 253, 1, 0]
+
+
 def test_orientation_is_ignored_and_damaged_exif_is_no_matter() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -123,6 +123,7 @@ def test_the_command_prints_each_condition(folder: Path) -> None:
     for word in ("✓ layers", "✓ activation", "✓ weights", "✓ output", "= theorem", "gaussian", "adversarial", "  auc"):
         assert word in result.output
     assert "x from faces" in result.output
+    assert "maximum: the largest p(in) over adversarial directions" in result.output
 
 
 def test_a_violated_condition_is_exit_code_1(folder: Path) -> None:
@@ -133,6 +134,7 @@ def test_a_violated_condition_is_exit_code_1(folder: Path) -> None:
     plain = call(folder / "plain", "--in", "digits")
     assert plain.exit_code == 1
     assert "✗ activation" in plain.output
+    assert "maximum: the largest confidence over adversarial directions" in plain.output
 
 
 def test_it_writes_a_figure_and_json(folder: Path) -> None:

@@ -1,3 +1,5 @@
+import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -5,7 +7,9 @@ import torch
 from torch import nn
 
 from prood.bounds import NegativeLinear
+from prood.errors import ProodError
 from prood.models import Discriminator, ProoD
+from prood.training import METHODS
 from prood.training.objectives import Batch, Objective, Step, interlace, ramp, separate
 from prood.training.objectives.base import train_mode
 
@@ -42,6 +46,18 @@ def test_the_base_class_has_no_loss_and_no_complaints() -> None:
     with pytest.raises(TypeError, match="Objective does not define the loss"):
         Objective()(nn.Identity(), Batch(torch.zeros(1)), None, at(0))
     assert Objective().diagnose({"loss": 1.0}) is None
+
+
+OPTIONS = [(kind, item.name) for kind in METHODS.values() for item in fields(kind) if item.type in ("int", "float")]
+
+
+@pytest.mark.parametrize(("kind", "name"), OPTIONS)
+def test_no_option_of_any_objective_is_meaningless(kind: Any, name: str) -> None:
+    """None is nan or infinite, and but for energies none is negative."""
+    values: list[float] = [] if type(getattr(kind, name)) is int else [math.nan, math.inf]
+    for value in values + ([] if name in ("m_in", "m_out") else [-1]):
+        with pytest.raises(ProodError, match=name):
+            kind(**{name: value})
 
 
 def test_a_batch_without_labels_has_no_targets() -> None:

@@ -22,9 +22,11 @@ def bounds(network: Network, ball: Ball) -> Iterator[tuple[str, float]]:
     First for sums in any order, then for hidden linear layers that add up in blocks, which the name says. Without
     a mention of blocks, a bound holds for any order.
     """
+    # First of all, because these are undecided where the deployed network may overflow: it may say NaN then.
+    passes = {"": intervals(network, *ball.box, ball=ball)}
     yield "the last bias", ceiling(network)
     networks = {"": network, ", in blocks": network.in_blocks}
-    passes = {word: intervals(one, *ball.box, ball=ball) for word, one in networks.items()}
+    passes[", in blocks"] = intervals(network.in_blocks, *ball.box, ball=ball)
     for tightened in ("", ", tightened"):
         for word, one in networks.items():
             if tightened:

@@ -69,12 +69,17 @@ def read_model(path: Path | str) -> Model:
     digest = hashlib.sha256(data).hexdigest()
     if isinstance(spec, dict) and spec.get("name") in ("prood", "fusion"):
         network = _network(spec.get("discriminator"), entries, "discriminator.")
-        shift = float(_tensors(entries, "shift")[""].reshape(()))
+        try:
+            shift = float(_tensors(entries, "shift")[""].reshape(()))
+        except (KeyError, ValueError):
+            raise Undecided(f"{path} is a joint model without a shift") from None
         return Model(digest, network, shift, _classes(spec, facts))
     return Model(digest, _network(spec, entries, ""))
 
 
 def _bytes(path: Path | str) -> bytes:
+    if "\0" in str(path):
+        raise Undecided("there is no model at a path with a NUL: say where with --model")
     file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
     if not Path(path).exists() and str(path) in pretrained.names():
         file = pretrained.path(str(path))
@@ -118,9 +123,12 @@ def _network(spec: Any, entries: dict[str, Any], prefix: str) -> Network:
     if not isinstance(spec, dict) or spec.get("name") != "discriminator":
         name = spec.get("name") if isinstance(spec, dict) else spec
         raise Undecided(f"no rule for the architecture {name!r}: only Prood's discriminators can be verified")
-    size, image = spec.get("size", "S"), tuple(spec.get("image", (3, 32, 32)))
-    if size not in SIZES:
+    size, image = spec.get("size", "S"), spec.get("image", (3, 32, 32))
+    if not isinstance(size, str) or size not in SIZES:
         raise Undecided(f"unknown discriminator size {size!r}")
+    if not isinstance(image, list | tuple) or len(image) != 3 or not all(type(side) is int for side in image):
+        raise Undecided(f"a discriminator takes images of three sides, not {image!r}")
+    image = tuple(image)
     try:
         return Network(tuple(_layers(SIZES[size], image, _tensors(entries, prefix))))
     except (KeyError, ValueError) as error:

@@ -70,7 +70,8 @@ class Verifier:
         _check_confidence(certificate, model)
         if certificate.arithmetic != "float32":
             raise Undecided(f"it is about {certificate.arithmetic!r} arithmetic: only float32 can be verified")
-        return decide(model.network, Ball(image, certificate.norm, certificate.eps), certificate.bound)
+        eps = min(certificate.eps, float(image.size))  # in every norm, a ball of that radius is all of [0, 1]^d
+        return decide(model.network, Ball(image, certificate.norm, eps), certificate.bound)
 
     def _model(self, certificate: Certificate) -> Model:
         path = self.model or certificate.model.path

@@ -16,6 +16,9 @@ COLUMNS = 14
 CLOSE, FAR = (1 / 8, 1 / 2), (3 / 2, 4)
 """What an image at another scale shows, in sides of the image: from the least to the most."""
 
+MOST_PIXELS = 1000
+"""To pad with, or to cut out: more is a mistake, and no memory holds what is padded with much more."""
+
 _PARTS = [3, operations.STEP, operations.STEP, 4, 2, 3]  # of a plan: move, two operations, hole, turn, view
 _UNIFORMS = 12  # the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to
 _OF_VIEWS = 4  # whether, how large, and where, down and right
@@ -52,12 +55,12 @@ class Augment:
     rescaled: float = 0
 
     def __post_init__(self) -> None:
-        if self.pad < 0:
-            raise ProodError(f"augmentation cannot pad by {self.pad} pixels: choose pad ≥ 0")
+        if not 0 <= self.pad <= MOST_PIXELS:
+            raise ProodError(f"augmentation cannot pad by {self.pad} pixels: choose pad from 0 to {MOST_PIXELS}")
         if self.border not in ("zeros", "reflect"):
             raise ProodError(f"augmentation cannot pad with {self.border!r}: choose border = 'zeros' or 'reflect'")
-        if self.cutout < 0:
-            raise ProodError(f"augmentation cannot cut out {self.cutout} pixels: choose cutout ≥ 0")
+        if not 0 <= self.cutout <= MOST_PIXELS:
+            raise ProodError(f"augmentation cannot cut out {self.cutout} pixels: choose cutout from 0 to {MOST_PIXELS}")
         if not 0 <= self.degrees <= 180:
             raise ProodError(f"augmentation cannot turn by ±{self.degrees}°: choose degrees from 0 to 180")
         if not 0 <= self.scale < 1:

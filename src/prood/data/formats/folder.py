@@ -22,6 +22,10 @@ from prood.errors import ProodError
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")
 
 
+class OtherShape(ProodError):
+    """A good picture of another shape than the first one of its set."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tree:
     """Reads pictures below a folder, named relative to it; a damaged one is refused by name.
@@ -73,9 +77,9 @@ class Tree:
     def _compare(self, path: Path, shape: Shape) -> None:
         # A grey picture in a colour set loses nothing; a colour picture in a grey set would.
         if shape[1:] != self.shape[1:] or shape[0] > self.shape[0]:
-            raise ProodError(
-                f"the image {path} has the shape {shape}, but {self.files[0]} has {self.shape}: "
-                "name a set to match, and all pictures are fitted to it"
+            raise OtherShape(
+                f"the image {path} has the shape {shape}, but {self.files[0]} has {self.shape}: resize them, "
+                "as an in-distribution has one size; others are fitted to it, in 'prood data preview' by --like NAME"
             )
 
 

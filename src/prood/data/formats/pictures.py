@@ -107,7 +107,11 @@ def plain(image: Image.Image) -> Image.Image:
     transparent = image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
     # Some decoders give 16 bits as mode I.
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        deep = np.asarray(image)
+        shown = (deep >> 8).astype(np.uint8)
+        if transparent:
+            shown[deep == image.info["transparency"]] = 0
+        return Image.fromarray(shown)
     if image.mode in ("I", "F"):
         raise ValueError("its pixels are 32-bit numbers of unknown range; save it with 8 bits a channel")
     mode = "L" if image.mode in _GREY else "RGB"

@@ -24,7 +24,9 @@ def lines(found: Asymptotics) -> list[str]:
     if found.auc is not None:
         text.append(_row("auc", [f"{found.auc[place]:.4f}" for place in places]))
     text.append(_row("maximum", [f"{found.maximum[place]:.4f}" for place in places]))
-    text.append(f"  mean: confidence along x + α·n, x from {found.outside}; maximum: over adversarial directions, α·d")
+    text.append(f"  mean: confidence along x + α·n, x from {found.outside}")
+    sureness = "p(in)" if "decays" in about else "confidence"  # without a discriminator there is no p(in)
+    text.append(f"  maximum: the largest {sureness} over adversarial directions, at α·d")
     return text
 
 

@@ -17,6 +17,7 @@ from prood.errors import ProodError
 
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow makes grey of colour
+_LARGEST = torch.finfo(torch.float32).max  # what is larger becomes infinite in float32
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Preprocessing:
                 raise ProodError(f"{name} has {len(values)} numbers: give one, or one for each of {channels} channels")
         if not all(value > 0 for value in self.std):
             raise ProodError(f"every std is positive, not {self.std}")
+        for name, values in {"mean": self.mean, "std": self.std}.items():
+            if not all(abs(value) <= _LARGEST for value in values):  # written so that NaN fails it
+                raise ProodError(f"every {name} is a finite number, not {values}: give the classifier's own")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Preprocessing:

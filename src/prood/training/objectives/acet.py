@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.errors import ProodError
 from prood.training.objectives.attack import Adversarial
 from prood.training.objectives.base import Batch, Logs, Step, interlace, separate
 from prood.training.objectives.plain import accuracy
@@ -23,11 +22,6 @@ class ACET(Adversarial):
     """
 
     weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weight < 0:
-            raise ProodError(f"weight = {self.weight} must not be negative")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         assert batch_out is not None

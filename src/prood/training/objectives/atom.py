@@ -37,8 +37,6 @@ class ATOM(Adversarial):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weight < 0:
-            raise ProodError(f"weight = {self.weight} must not be negative")
         if not (self.quantile >= 0 and self.mined > 0 and self.quantile + self.mined <= 1):
             raise ProodError(
                 f"quantile = {self.quantile} and mined = {self.mined} are fractions of the outliers: "

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from prood.errors import ProodError
 from prood.training.objectives.base import Batch, Objective, Step, ramp
 
 
@@ -54,12 +53,6 @@ class Adversarial(Objective):
     @property
     def needs_noise(self) -> bool:
         return True
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.eps <= 1:
-            raise ProodError(f"eps = {self.eps} must lie between 0 and 1, as pixels do")
-        if self.attack_steps < 0:
-            raise ProodError(f"attack_steps = {self.attack_steps} must be a number of steps, or 0 for none")
 
     def radius(self, step: Step) -> Tensor:
         """ε, growing linearly from 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import Images
+from prood.errors import ProodError
 from prood.models import build
 from prood.models.architectures import Spec
 
@@ -39,11 +41,25 @@ class Step:
 Logs = dict[str, Tensor]
 
 
+NOT_NEGATIVE = ["eps_ramp", "kappa_ramp", "weight", "attack_steps", "attack_step_size", "likelihood", "energy_from"]
+"""Options of objectives: an infinite ramp, say, would train with ε = 0 and claim another."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """Base of the objectives: frozen options and a call. The loop around it is written once."""
 
     needs_outside: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the options that several objectives have; each adds what it has of its own."""
+        for name in NOT_NEGATIVE:
+            value = getattr(self, name, 0)
+            if not 0 <= value < math.inf:
+                raise ProodError(f"{name} = {value} must be finite and not negative")
+        eps = getattr(self, "eps", 0)
+        if not 0 <= eps <= 1:
+            raise ProodError(f"eps = {eps} must lie between 0 and 1, as pixels do")
 
     @property
     def needs_noise(self) -> bool:

@@ -41,6 +41,7 @@ class CCU(Objective):
     fit_images: int = 10000
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.components < 1 or self.fit_images < self.components:
             raise ProodError(f"components = {self.components} must be at least 1, and at most fit_images")
         if not 0 < self.floor <= 1:

@@ -36,8 +36,7 @@ class CertifiedDiscriminator(Objective):
     loss: Literal["paper", "official"] = "paper"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.eps <= 1:
-            raise ProodError(f"eps = {self.eps} must lie between 0 and 1, as pixels do")
+        super().__post_init__()
         if not 0 <= self.certified_weight <= 1:
             raise ProodError(f"certified_weight = {self.certified_weight} must lie between 0 and 1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -31,9 +32,10 @@ class EB(Objective):
     energy_from: float = 0.0  # epochs
 
     def __post_init__(self) -> None:
-        if not self.m_in < self.m_out:
+        super().__post_init__()
+        if not -math.inf < self.m_in < self.m_out < math.inf:
             raise ProodError(
-                f"m_in = {self.m_in} must lie below m_out = {self.m_out}: low energies are in-distribution"
+                f"m_in = {self.m_in} must lie below m_out = {self.m_out}, both finite: low energies are in-distribution"
             )
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:

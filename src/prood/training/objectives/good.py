@@ -37,8 +37,7 @@ class GOOD(Objective):
     kappa_ramp: float = 0.0  # epochs
 
     def __post_init__(self) -> None:
-        if not 0 <= self.eps <= 1:
-            raise ProodError(f"eps = {self.eps} must lie between 0 and 1, as pixels do")
+        super().__post_init__()
         if not 0 <= self.quantile <= 1:
             raise ProodError(f"quantile = {self.quantile} must lie between 0 and 1")
 

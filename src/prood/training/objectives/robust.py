@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.errors import ProodError
 from prood.training.objectives.attack import Adversarial, deployed
 from prood.training.objectives.base import Batch, Logs, Step, interlace, separate
 from prood.training.objectives.plain import accuracy
@@ -30,11 +29,6 @@ class Robust(Adversarial):
 
     loss: Literal["trades", "pgd"] = "trades"
     weight: float = 6.0  # TRADES only
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weight < 0:
-            raise ProodError(f"weight = {self.weight} must not be negative")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         eps = self.radius(step)
