@@ -259,6 +259,19 @@ def test_what_is_asked_for_last_stands_last(f, inside, outside, tmp_path):
     assert [one.limit for one in read_results(tmp_path)] == [3, None]
 
 
+def test_a_folder_that_may_only_be_read_answers_what_it_has(f, inside, outside, tmp_path, monkeypatch):
+    options = {"inside": inside, "outside": {"dark": outside["dark"]}, "eps": 0.01, "folder": tmp_path}
+    first, _ = (evaluate(f, limit=limit, **options) for limit in (None, 3))
+
+    def refuse(self, folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Results, "save", refuse)
+    assert evaluate(f, **options).evaluations == first.evaluations
+    with pytest.raises(PermissionError):
+        evaluate(f, limit=4, **options)
+
+
 def test_two_evaluations_at_a_time_keep_each_others_results(f, inside, outside, tmp_path, monkeypatch):
     confront, others = Bench.confront, [("noise", 0.01)]
 

@@ -48,6 +48,15 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
         run.open({"a": 1}, resume=False)
 
 
+def test_another_path_to_the_same_run_is_the_same_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Run(tmp_path / "run")
+    run.open({"discriminator_run": "runs/disc"}, resume=False)
+    run.open({"discriminator_run": str(tmp_path / "runs" / "disc")}, resume=True)
+    with pytest.raises(ProodError, match=r"other settings \(discriminator_run\)"):
+        run.open({"discriminator_run": str(tmp_path / "other" / "disc")}, resume=True)
+
+
 def test_a_folder_is_trained_into_by_one_at_a_time(tmp_path: Path) -> None:
     run, other = Run(tmp_path / "run"), Run(tmp_path / "run")
     with run.claimed():

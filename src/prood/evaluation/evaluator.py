@@ -6,6 +6,7 @@ import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,8 @@ def evaluate(
     found = [results.find(identity(**settings)) for _, settings in plan]
     asked = [one for one in found if one is not None]
     if folder and processes.is_main():
-        _store(folder, asked)
+        with suppress(OSError):  # what is there is also answered from a folder that may only be read
+            _store(folder, asked)
     return Results(tuple(asked))
 
 

@@ -57,7 +57,7 @@ class Run:
             before |= _flat(self.settings())
             now = _flat(json.loads(json.dumps(recipe)))
             keys = sorted(key for key in before.keys() | now.keys() if not key.startswith("evaluate."))
-            changed = [key for key in keys if before.get(key) != now.get(key)]
+            changed = [key for key in keys if not _same(key, before.get(key), now.get(key))]
             if changed:
                 raise ProodError(
                     f"{self.folder} was started with other settings ({', '.join(changed)}): "
@@ -143,6 +143,12 @@ class Run:
             fault = " ".join(str(error).split())
             raise ProodError(f"{self.checkpoint} is damaged ({fault}): remove it to start again") from None
         return step
+
+
+def _same(key: str, one: Any, other: Any) -> bool:
+    """A run may be named by another path to the same folder."""
+    paths = key.endswith("_run") and isinstance(one, str) and isinstance(other, str)
+    return bool(one == other or (paths and Path(one).resolve() == Path(other).resolve()))
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
