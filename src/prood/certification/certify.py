@@ -161,7 +161,8 @@ def certify(
         for file in _parts(out):
             file.unlink()
     for radius in eps:  # what has no bound is not in the file, but an answer
-        there |= {_key(one): one for group in work.made(places, radius, there) for one in group}
+        left = [place for place, key in zip(places, work.keys(places, radius), strict=True) if key not in there]
+        there |= {_key(one): one for group in work.made(left, radius, there) for one in group}
     return [there[key] for radius in eps for key in work.keys(places, radius)]
 
 
@@ -187,7 +188,7 @@ class _Work:
             self.seen[place] = ImageReference(*self.images.names[place], image_sha256(image.numpy()))
         return images
 
-    def made(self, places: range, eps: float, there: Mapping[Key, Certificate]) -> Iterator[list[Certificate]]:
+    def made(self, places: Sequence[int], eps: float, there: Mapping[Key, Certificate]) -> Iterator[list[Certificate]]:
         """The certificates of these images that are not there, a batch at a time."""
         what, device = self.what, next(self.what.model.parameters()).device
         for start in range(0, len(places), self.batch):

@@ -102,8 +102,7 @@ def evaluate(
         settings = common | {"outside": title, "fingerprints": prints | {"outside": chosen.fingerprint()}}
         plan += [(chosen, settings | {"eps": radius}) for radius in _radii(eps)]
 
-    # What cannot be read any more is made again.
-    results = (read_results(folder, whole=False) if folder else None) or Results()
+    results = _usable(folder) if folder else Results()
     missing = [(images, settings) for images, settings in plan if results.find(identity(**settings)) is None]
     if missing:
         _check_shape(score, inside, device)
@@ -127,6 +126,12 @@ def evaluate(
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             _store(folder, asked)
     return Results(tuple(asked))
+
+
+def _usable(folder: Path) -> Results:
+    """What is there, without evaluations whose scores cannot be read any more: these are made again when asked for."""
+    found = read_results(folder, whole=False) or Results()
+    return Results(tuple(one for one in found if one.scores is not None or not (folder / one.scores_file).is_file()))
 
 
 def _store(folder: Path, asked: Sequence[Evaluation]) -> None:

@@ -165,7 +165,7 @@ class Results:
 def read_results(folder: Path | str, *, whole: bool = True) -> Results | None:
     """The results in a folder, None if there are none yet.
 
-    Scores that cannot be read are an error, or with `whole=False` such evaluations are left out.
+    Scores that cannot be read are an error, or with `whole=False` the numbers stand without them.
     """
     folder = Path(folder)
     file = folder / RESULTS_FILE
@@ -175,16 +175,14 @@ def read_results(folder: Path | str, *, whole: bool = True) -> Results | None:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content["format"] > FORMAT:
             raise ProodError(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
-        evaluations = tuple(
-            one for values in content.pop("evaluations") if (one := _evaluation(values, folder, whole)) is not None
-        )
+        evaluations = tuple(_evaluation(values, folder, whole) for values in content.pop("evaluations"))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ProodError(f"{file} is damaged or of another format: remove it and evaluate again") from None
     content.pop("format")
     return Results(evaluations, content)
 
 
-def _evaluation(values: dict[str, Any], folder: Path, whole: bool) -> Evaluation | None:
+def _evaluation(values: dict[str, Any], folder: Path, whole: bool) -> Evaluation:
     known = {item.name for item in fields(Evaluation)}
     values = {name: value for name, value in values.items() if name in known}
     file = values.get("scores")
@@ -194,7 +192,7 @@ def _evaluation(values: dict[str, Any], folder: Path, whole: bool) -> Evaluation
     except ProodError:
         if whole:
             raise
-        return None
+        scores = None
     made = Evaluation(**(values | {"scores": scores}))
     check_kinds(made)
     return made
