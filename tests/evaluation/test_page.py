@@ -191,9 +191,11 @@ def test_every_file_says_where_it_comes_from(tmp_path):
 def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
     folder = tmp_path / "cifar10" / "cifar100"
     folder.mkdir(parents=True)
-    candidates = [{"shift": shift, "accuracy": 0.94, "auc": 0.9 + shift / 100, "gauc": 0.5} for shift in (0.0, 3.0)]
+    candidates = [
+        {"shift": shift, "accuracy": 0.94, "auc": 0.9 + shift / 100, "gauc": 0.5} for shift in (0.0, 2.75, 3.25, 4.0)
+    ]
     content = {"inside": "cifar10", "outside": "cifar100", "discriminator": "ProoD-Disc", "baseline": {"auc": 0.91}}
-    content |= {"classifier": "oe", "seed": 0, "candidates": candidates, "chosen": 3.0, "rule": "highest GAUC"}
+    content |= {"classifier": "oe", "seed": 0, "candidates": candidates, "chosen": 3.25, "rule": "highest GAUC"}
     content |= {"images": 5000}
     (folder / "shift.json").write_text(json.dumps(content))
     rows = [{"step": "discriminator", "seconds_per_epoch": 1.2345, "limit": 0.5, "plain": 1234.0}, {"step": "oe"}]
@@ -204,7 +206,8 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
         ["shift Δ", "Acc", "AUC", "GAUC"],
         ["OE, to compare with", "–", "91.00", "–"],
         ["0", "94.00", "90.00", "50.00"],
-        ["**3**", "**94.00**", "**93.00**", "**50.00**"],
+        ["**3.25**", "**94.00**", "**93.25**", "**50.00**"],
+        ["4", "94.00", "94.00", "50.00"],  # between whole numbers only what was chosen
     ]
     assert "Bold: chosen. classifier: oe; seed: 0; rule: highest GAUC; images: 5000." in page
     assert found["Speed"] == [

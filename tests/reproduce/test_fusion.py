@@ -68,14 +68,22 @@ def test_the_shift_is_chosen_by_the_rule(lab: Lab, shifts: dict) -> None:
     assert set(shifts["curves"]) == {"OE's classifier", "ProoD's classifier"}
     for curve in shifts["curves"].values():
         candidates = [Candidate(**one) for one in curve["shifts"]]
-        assert [one.shift for one in candidates] == [0, 1, 2, 3, 4, 5, 6]
+        assert [one.shift for one in candidates] == [quarter / 4 for quarter in range(25)]
         assert curve["chosen"] == choose_shift(candidates, shifts["baseline"]["auc"], tolerance=TOLERANCE).shift
     model = ProoD(load(lab.run("oe"))[0], load(lab.run("discriminator"))[0], 2.0)
     found = measure(model, *lab.held_back(), lab.eps)
-    listed = Candidate(**shifts["curves"]["OE's classifier"]["shifts"][2])
+    listed = Candidate(**shifts["curves"]["OE's classifier"]["shifts"][8])
     assert (listed.auc, listed.gauc, listed.accuracy) == pytest.approx(
         (found.auc, found.gauc, found.accuracy), abs=1e-6
     )
+
+
+def test_a_table_of_shifts_has_whole_ones_and_those_that_were_chosen(shifts: dict) -> None:
+    changed = json.loads(json.dumps(shifts))
+    changed["curves"]["OE's classifier"]["chosen"] = 2.75
+    rows = [line.split(" | ")[0].strip("| ") for line in shift.section(changed).splitlines() if line.startswith("| ")]
+    other = changed["curves"]["ProoD's classifier"]["chosen"]
+    assert rows[2:] == [f"{one:g}" for one in sorted({*range(7), 2.75, other})]
 
 
 def test_without_models_there_is_no_choice(tmp_path: Path) -> None:

@@ -165,15 +165,26 @@ def _shift(content: dict[str, Any]) -> list[str]:
     lines = [["shift Δ", "Acc", "AUC", "GAUC"]]
     baseline = content.get("baseline") or {}
     lines += [["OE, to compare with", *(cell(baseline.get(name)) for name in names)]] if baseline else []
-    for row in content.get("candidates") or []:
+    chosen = content.get("chosen")
+    for row in whole_or_chosen(content.get("candidates") or [], chosen):
         cells = [_number(row.get("shift")), *(cell(row.get(name)) for name in names)]
-        lines.append([f"**{text}**" if row.get("shift") == content.get("chosen") else text for text in cells])
+        lines.append([f"**{text}**" if row.get("shift") == chosen else text for text in cells])
     inside, outside = (escaped(str(content.get(key, MISSING))) for key in ("inside", "outside"))
     keys = ("classifier", "seed", "rule", "images")
     facts = [f"{key}: {escaped(str(content[key]))}" for key in keys if content.get(key) not in (None, "")]
     title = f"## The shift for {inside}, trained against {outside}"
     title += f": {escaped(str(content['discriminator']))}" if content.get("discriminator") else ""
     return [title, "Bold: chosen. " + "; ".join(facts) + ".", markdown_table(lines)]
+
+
+def whole_or_chosen(candidates: list[dict[str, Any]], chosen: Any) -> list[dict[str, Any]]:
+    """Of shifts that are a quarter apart, those that a table has room for."""
+    shown = []
+    for one in candidates:
+        shift = one.get("shift")
+        if shift == chosen or not isinstance(shift, float) or shift.is_integer():
+            shown.append(one)
+    return shown
 
 
 def _speed(content: dict[str, Any]) -> list[str]:

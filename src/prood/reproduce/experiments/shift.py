@@ -8,7 +8,7 @@ from typing import Any
 
 from prood import processes
 from prood.evaluation import Candidate, choose_shift, prior_from_shift, sweep
-from prood.evaluation.page import markdown_table
+from prood.evaluation.page import markdown_table, whole_or_chosen
 from prood.models import Discriminator, ProoD, load
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
@@ -69,7 +69,8 @@ def section(content: Content) -> str:
     curves = content["curves"]
     head = ["Δ", "prior p(o), %", *(f"{title}: AUC / GAUC" for title in curves)]
     lines = []
-    for shift in SHIFTS:
+    shown = {one["shift"] for curve in curves.values() for one in whole_or_chosen(curve["shifts"], curve["chosen"])}
+    for shift in sorted(shown):
         cells = [f"{shift:g}", f"{100 * prior_from_shift(shift):.1f}"]
         for curve in curves.values():
             one = next(one for one in curve["shifts"] if one["shift"] == shift)
