@@ -14,6 +14,7 @@ from prood.errors import ProodError
 from prood.evaluation.fusion import Fitted, best_shift, fit_fusion, pairs
 from prood.models import Discriminator, Fusion, ProoD, load, save, spec_of
 from prood.training import Recipe, Run, images_to_choose_by
+from prood.training.methods import evaluate_of_parts
 
 FACTS_FILE = "fusion.json"
 
@@ -83,7 +84,7 @@ def fuse(
         "shift": shift,
         "eps": radius,
         "held_back": {inside.name: inside.fingerprint(), outside.name: outside.fingerprint()},
-        "evaluate": (about_f.recipe or {}).get("evaluate", {}),
+        "evaluate": evaluate_of_parts(about_f, about_g),
     }
     folder = Run(run)
     if folder.recipe.is_file():

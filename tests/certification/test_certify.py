@@ -1,3 +1,4 @@
+import math
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ import torch
 from PIL import Image
 
 from prood.certification import read, table
-from prood.certification.certify import certify, inputs, subject
+from prood.certification.certify import Subject, certify, inputs, subject
 from prood.certification.record import confidence_of
 from prood.certification.table import certify_images
 from prood.certification.verify import Verifier
@@ -85,6 +86,56 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
     # Another radius is added to what was there.
     assert [one.eps for one in certify(what, images, [0.2], out=out)] == [0.2] * 4
     assert [one.eps for one in read(out)[0]] == [0.1] * 4 + [0.2] * 4
+
+
+def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> None:
+    """Neither may remove what the other has appended since it read the parts."""
+    code = (
+        "import sys, torch; from pathlib import Path; from prood.certification.certify import certify, inputs, subject;"
+        "torch.set_num_threads(1); what = subject(sys.argv[1], torch.device('cpu'));"
+        "images = inputs(['faces:test'], what.shape, 30);"
+        "[certify(what, images, [float(eps)], method='ibp', out=Path(sys.argv[2]), batch=1) for eps in sys.argv[3:]]"
+    )
+    radii = [["0.01", "0.02", "0.03"], ["0.04", "0.05", "0.06"]]
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(runs / "disc"), str(tmp_path / "c.jsonl"), *some])
+        for some in radii
+    ]
+    assert [one.wait(timeout=300) for one in started] == [0, 0]
+    found = sorted((one.eps, one.input.row) for one in read(tmp_path / "c.jsonl")[0])
+    assert found == [(float(eps), row) for some in radii for eps in some for row in range(30)]
+    assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
+
+
+@pytest.mark.parametrize("run", ["prood", "disc"])
+def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    what = subject(runs / run, CPU)
+    value = what.discriminator.covered(load("faces:test").floats([0])).item()
+    threshold = confidence_of(value + 0.05, 1.5, 4) if run == "prood" else value + 0.05
+    asked = []
+    bound = Discriminator.upper_bound
+
+    def seen(self: Discriminator, images: torch.Tensor, *rest: object, **options: object) -> torch.Tensor:
+        asked.append(options["threshold"])
+        return bound(self, images, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Discriminator, "upper_bound", seen)
+    for method, told in (("auto", True), ("bab", False)):  # what bab finds is the same whatever the threshold
+        asked.clear()
+        certify(what, inputs(["faces:test"], what.shape, 1), [0.01], method=method, threshold=threshold)  # type: ignore[arg-type]
+        assert asked == [pytest.approx(value + 0.05, abs=1e-4) if told else None]
+    if isinstance(what.model, ProoD):
+        assert what.model._cap(torch.tensor(asked_of(what, threshold) + 1.5), 4).item() < threshold
+        assert asked_of(what, 0.25) == -math.inf
+        assert asked_of(what, 1.0) == math.inf
+    with pytest.raises(ProodError, match="bounds by auto are for one threshold: choose alpha-crown, crown or bab"):
+        certify(what, inputs(["faces:test"], what.shape, 1), [0.01], method="auto", out=tmp_path / "c.jsonl")
+
+
+def asked_of(what: Subject, threshold: float) -> float:
+    found = what.of_g(threshold)
+    assert found is not None
+    return found
 
 
 def test_a_picture_that_changed_and_changed_back_has_its_own_bound(runs: Path, tmp_path: Path) -> None:

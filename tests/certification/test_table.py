@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from prood.bounds import Norm
 from prood.certification.certify import subject
 from prood.certification.record import Certificate, ImageReference, ModelReference
 from prood.certification.table import Row, certify_images, show
@@ -110,3 +111,16 @@ def test_the_radius_is_at_least_what_the_certificates_prove(model: ProoD, tmp_pa
     (found,) = certify_images(tmp_path, ["faces:test"], [0.2, eps], **options)  # type: ignore[arg-type]
     assert found.rejected == "provably"
     assert found.radius == eps
+
+
+@pytest.mark.parametrize(("norm", "largest"), [("linf", 1.0), ("l2", 28.0), ("l1", 784.0)])
+def test_the_radius_is_searched_in_all_of_the_images_space(
+    model: ProoD, tmp_path: Path, norm: Norm, largest: float
+) -> None:
+    save(model, tmp_path / "model.safetensors", classes=["a", "b", "c", "d"])
+    always = 1.0  # which no confidence of this model reaches
+    assert model.ceiling(4) < always
+    options = {"limit": 1, "device": CPU, "threshold": always, "norm": norm}
+    (found,) = certify_images(tmp_path, ["faces:test"], [0.01], **options)  # type: ignore[arg-type]
+    assert found.radius == largest
+    assert model.certified_radius(load("faces:test").floats([0]), always, norm=norm).item() == largest

@@ -142,3 +142,19 @@ def test_combine_takes_a_prior(prood, runs, tmp_path):
     code, _, err = prood("combine", *parts, "--prior", 1.5, "--run", tmp_path / "b")
     assert (code, "between 0 and 1" in err) == (2, True)
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("command", ["fuse", "combine"])
+def test_it_is_evaluated_by_the_method_of_the_discriminator(prood, runs, tmp_path, command):
+    """A classifier's own, such as GOOD's, is for the classifier's certificate."""
+    for name, method in (("oe", "ibp"), ("discriminator", "crown-ibp")):
+        model, about = load(runs / name)
+        (tmp_path / name).mkdir()
+        recipe = {"evaluate": {"outside": [], "limit": 7, "method": method}}
+        save(model, tmp_path / name / "model.safetensors", eps=about.eps, data=about.data, recipe=recipe)
+    words = ["--recipe", runs / "few.toml"] if command == "fuse" else ["--shift", 1]
+    parts = [tmp_path / "oe", tmp_path / "discriminator"]
+    parts = parts if command == "fuse" else ["--classifier", parts[0], "--discriminator", parts[1]]
+    code, _, err = prood(command, *parts, *words, "--run", tmp_path / "run")
+    assert (code, err) == (0, "")
+    assert load(tmp_path / "run")[1].recipe["evaluate"] == {"outside": [], "limit": 7, "method": "crown-ibp"}

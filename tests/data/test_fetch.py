@@ -1,6 +1,7 @@
 """Fetching from a real server on this machine, which can be told to misbehave, and from the real npm."""
 
 import hashlib
+import importlib
 import io
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from rich.console import Console
 from prood.data import download, fetch, file_source, noise_source, public_source, source, sources
 from prood.data.catalog import Download, Package, Public
 from prood.errors import ProodError
+
+fetching = importlib.import_module("prood.data.fetch")  # not the function of that name
 
 DATA = bytes(range(256)) * 2000
 HALF = len(DATA) // 2
@@ -392,6 +396,36 @@ def test_a_lock_of_another_machine_counts_and_an_error_releases_ours(server: Ser
     with pytest.raises(ProodError, match="404"):
         get()
     assert not lock.exists()
+
+
+def test_one_alone_takes_over_from_a_dead_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = folder / ".downloads" / "toys.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(f"999999999 {socket.gethostname()}")
+    dead = fetching._is_dead
+
+    def slowly(owner: str) -> bool:
+        found = dead(owner)
+        time.sleep(0.2)  # in which the other one looks as well
+        return found
+
+    monkeypatch.setattr(fetching, "_is_dead", slowly)
+    entered, done = [], threading.Event()
+
+    def enter(number: int) -> None:
+        try:
+            with fetching._lock(lock, "toys"):
+                entered.append(number)
+                done.wait(10)
+        except ProodError:
+            done.set()
+
+    both = [threading.Thread(target=enter, args=(number,)) for number in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert len(entered) == 1
 
 
 def test_an_error_while_unpacking_keeps_what_was_downloaded(

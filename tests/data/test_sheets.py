@@ -47,6 +47,22 @@ def same(images: ImageSet, tiles: np.ndarray) -> bool:
     return torch.equal(images.images, torch.from_numpy(tiles))
 
 
+def test_a_public_set_that_was_replaced_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    @public_source("dolls", description="dolls", splits=("test",), about=Public("Dolls", "", "", 1, "dolls"))
+    def dolls(folder: Path, split: str, shape: object = None) -> ImageSet:
+        read.append(split)
+        return ImageSet("dolls:test", torch.full((3, 3, 32, 32), len(read), dtype=torch.uint8))
+
+    for _ in range(2):
+        (folder / "dolls").mkdir(parents=True)
+        first = load("dolls:test")
+        assert load("dolls:test") is first
+        (folder / "dolls").rename(folder / f"old-{len(read)}")
+    assert read == ["test", "test"]
+
+
 def test_a_folder_of_sheets_is_a_set_of_the_users_own(folder: Path) -> None:
     write(folder / "My_own-1", "train", TILES[:20], labels=True)
     write(folder / "My_own-1", "test", TILES[20:])

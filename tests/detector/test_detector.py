@@ -193,6 +193,24 @@ def test_a_proof_is_the_models(tiny, norm, eps, largest, method):
         assert found.radius == proof.radius[place] or math.isnan(proof.radius[place])
 
 
+def test_auto_knows_the_threshold(tiny, monkeypatch):
+    images = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    asked = []
+    bound = Discriminator.upper_bound
+
+    def seen(self, *images, threshold=None, **options):
+        asked.append(threshold)
+        return bound(self, *images, threshold=threshold, **options)
+
+    monkeypatch.setattr(Discriminator, "upper_bound", seen)
+    Detector(tiny, threshold=0.6).certify(images, 0.01, method="auto")
+    share = (0.6 - 1 / 4) / (1 - 1 / 4)
+    assert asked[0] == pytest.approx(math.log(share / (1 - share)) - 1.5, abs=1e-5)
+    asked.clear()
+    Detector(tiny).certify(images, 0.01, method="auto")
+    assert asked == [None]
+
+
 def test_a_radius_is_at_least_what_was_proven(tiny):
     image = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     eps = 0.0213  # no fraction that bisection meets

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from prood import processes
 from prood.errors import ProodError
 from prood.evaluation.published import method_of
 from prood.models import ProoD, fingerprint, load
-from prood.reproduce import MODELS, Lab, Study
+from prood.reproduce import MODELS, Lab, Study, lab
 from prood.training import held_back
 
 CHEAP = ("plain", "oe", "discriminator", "prood-s", "prood")
@@ -117,6 +118,17 @@ def test_what_is_published_is_left_alone_until_there_is_more(trained):
     assert [(one.eps, one.attacks) for one in added] == [(0.01, None), (0.01, None)]
     assert file.stat().st_mtime_ns != before
     assert trained.published("plain") == more
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_every_process_waits_whether_or_not_there_is_news(trained, monkeypatch, main):
+    waited = []
+    trained.published("plain")
+    monkeypatch.setattr(processes, "is_main", lambda: main)
+    monkeypatch.setattr(processes, "barrier", lambda: waited.append(1))
+    monkeypatch.setattr(lab, "evaluate_run", lambda *run, **options: [])
+    trained.published("plain", attack=False)
+    assert waited == [1]
 
 
 def test_less_than_was_published_replaces_nothing(trained, lab_in, tmp_path):

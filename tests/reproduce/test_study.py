@@ -253,6 +253,32 @@ def test_a_shift_may_cost_less_than_a_tenth_of_a_point(done, tmp_path, monkeypat
     assert "less than 0.1 points" in json.loads((tmp_path / "discriminator-shift.json").read_text())["rule"]
 
 
+def test_a_choice_is_made_again_for_other_networks_and_other_shifts(done, tmp_path, monkeypatch):
+    study, _ = done
+    for run in ("oe", "discriminator", "discriminator-ibp"):
+        shutil.copytree(study.folder / run, tmp_path / run)
+    made, sweeping = [], module.sweep
+
+    def counted(*parts, **options):
+        made.append(1)
+        return sweeping(*parts, **options)
+
+    monkeypatch.setattr(module, "sweep", counted)
+    again = study_in(tmp_path, seed=3)
+    for _ in range(2):
+        again.shift("discriminator")
+        assert len(made) == 1
+    shutil.copy(tmp_path / "discriminator-ibp" / "model.safetensors", tmp_path / "discriminator" / "model.safetensors")
+    again.shift("discriminator")
+    assert len(made) == 2
+    monkeypatch.setattr(module, "SHIFTS", (0.0, 0.5))
+    assert again.shift("discriminator") in (0.0, 0.5)
+    assert len(made) == 3
+    shutil.rmtree(tmp_path / "oe")  # what was chosen with it stays chosen
+    again.shift("discriminator")
+    assert len(made) == 3
+
+
 @pytest.mark.parametrize("ending", ["", "-ibp"])
 def test_a_shift_is_chosen_by_what_g_does_to_the_classifier_of_oe(done, ending):
     study, _ = done

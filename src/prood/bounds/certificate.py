@@ -67,8 +67,8 @@ def upper_bound(
             if method != "ibp":
                 # In float64, where our own rounding does not count: there is more of it in linear bounds.
                 network, box = copy.deepcopy(network).double(), box.double()
-            return _down(_bound(network, box, method))
-    return _bound(network, _region(images, eps, norm, clip, sound=False), method)
+            return _down(_bound(network, box, method, budget))
+    return _bound(network, _region(images, eps, norm, clip, sound=False), method, budget)
 
 
 def check_options(
@@ -125,7 +125,7 @@ def _tightened(
     threshold: float | Tensor | None,
     budget: Budget,
 ) -> Tensor:
-    bound = _bound(proof, box, "best")
+    bound = _bound(proof, box, "best", budget)
     try:
         return tighten(proof, fast, box, bound, method, budget, threshold)
     except NoLinearRule:
@@ -134,10 +134,12 @@ def _tightened(
         return bound
 
 
-def _bound(network: nn.Module, box: Box, method: Method) -> Tensor:
+def _bound(network: nn.Module, box: Box, method: Method, budget: Budget | None) -> Tensor:
     try:
-        if box.within is not None and method != "ibp" and (linear := in_ball(network, box)) is not None:
-            return linear
+        if box.within is not None and method != "ibp":
+            linear = in_ball(network, box, budget or Budget())
+            if linear is not None:
+                return linear
         output, pullback = (interval(network, box), None) if method == "ibp" else relax(network, box)
     except NoLinearRule:
         if method == "crown-ibp":

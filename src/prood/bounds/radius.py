@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from prood.bounds.balls import Norm
 from prood.errors import ProodError
 
 Bound = Callable[[Tensor, Tensor], Tensor]
@@ -15,14 +16,26 @@ Bound = Callable[[Tensor, Tensor], Tensor]
 
 
 def certified_radius(
-    bound: Bound, images: Tensor, threshold: float, *, largest: float = 1.0, steps: int = 20
+    bound: Bound,
+    images: Tensor,
+    threshold: float,
+    *,
+    norm: Norm = "linf",
+    largest: float | None = None,
+    steps: int | None = None,
 ) -> Tensor:
     """The largest radius found at which each image's bound stays below `threshold`; float64, shape (N,).
 
-    By bisection on [0, largest], all images at once, to within largest/2^steps. What is proven at a radius holds at
+    By bisection on [0, largest], all images at once, to within largest/2^steps. Unless said otherwise, `largest` covers
+    all of [0, 1]^d in this `norm`, and the steps end within a millionth. What is proven at a radius holds at
     every smaller one, for its ball contains theirs, whether or not the bound itself is monotone. Where the bound
     is not below the threshold at radius 0 there is nothing to certify: NaN.
     """
+    if largest is None:
+        pixels = images[0].numel() if len(images) else 1
+        largest = {"l2": math.sqrt(pixels), "l1": float(pixels)}.get(norm, 1.0)
+    if steps is None:
+        steps = 20 + (math.ceil(math.log2(largest)) if 1 < largest < math.inf else 0)
     if steps < 1 or not 0 < largest < math.inf:
         raise ProodError("a radius is searched in at least one step, up to a finite largest radius above 0")
     if math.isnan(threshold):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from prood import data, processes
-from prood.atomic import check, write_text
+from prood.atomic import check, locked, write_text
 from prood.bounds import Method, Norm
 from prood.certification.record import (
     Certificate,
@@ -66,6 +66,13 @@ class Subject:
     @property
     def shift(self) -> float:
         return self.model.shift.item() if isinstance(self.model, ProoD) else 0.0
+
+    def of_g(self, threshold: float | None) -> float | None:
+        """What a threshold of this model, a joint one's confidence, means for g."""
+        if threshold is None or not isinstance(self.model, ProoD):
+            return threshold
+        assert self.classes is not None
+        return self.model.threshold_of_g(threshold, self.classes)
 
     @property
     def shape(self) -> Shape:
@@ -133,33 +140,41 @@ def certify(
     out: Path | None = None,
     norm: Norm = "linf",
     method: Method = "best",
+    threshold: float | None = None,
     batch: int = 64,
 ) -> list[Certificate]:
     """Certify each image at each radius, and return the certificates radius by radius.
 
     With a file `out`, each process makes its share of what is not there yet, and the file holds them all in the end;
-    what it held before stays.
+    what it held before stays, and so does what another call writes there meanwhile. The method "auto" stops where
+    the verdict at `threshold` is known.
     """
-    work = _Work(what, images, norm, method, batch)
+    if method == "auto" and out is not None:
+        raise ProodError("bounds by auto are for one threshold: choose alpha-crown, crown or bab for a file of them")
+    work = _Work(what, images, norm, method, batch, what.of_g(threshold) if method == "auto" else None)
     places = range(len(images))
     if out is None:
         return [one for radius in eps for group in work.made(places, radius, {}) for one in group]
     check(out)
-    there = _there(out)
+    with locked(out.parent):
+        there = _there(out)
     processes.barrier()  # all have read what is there before one of them writes
     part = out.with_name(f"{out.name}.part{processes.rank()}")
     for radius in eps:
         for group in work.made(places[processes.rank() :: processes.world_size()], radius, there):
             for certificate in group:
                 if math.isfinite(certificate.bound):  # else there is nothing to certify
-                    append(part, certificate)
-    processes.barrier()
-    there = _there(out)
+                    with locked(out.parent):
+                        append(part, certificate)
     processes.barrier()
     if processes.is_main():
-        write_text(out, "".join(f"{one.to_json()}\n" for one in there.values()))
-        for file in _parts(out):
-            file.unlink()
+        with locked(out.parent):  # another call may be at the same file
+            write_text(out, "".join(f"{one.to_json()}\n" for one in _there(out).values()))
+            for file in _parts(out):
+                file.unlink()
+    processes.barrier()
+    with locked(out.parent):
+        there = _there(out)
     for radius in eps:  # what has no bound is not in the file, but an answer
         left = [place for place, key in zip(places, work.keys(places, radius), strict=True) if key not in there]
         there |= {_key(one): one for group in work.made(left, radius, there) for one in group}
@@ -173,6 +188,7 @@ class _Work:
     norm: Norm
     method: Method
     batch: int
+    threshold: float | None = None  # of g
     seen: dict[int, ImageReference] = field(default_factory=dict)  # by place: the images that were read
 
     def keys(self, places: Sequence[int], eps: float) -> list[Key]:
@@ -200,7 +216,7 @@ class _Work:
                 continue
             began = time.perf_counter()
             bounds = what.discriminator.upper_bound(
-                images[missing].to(device), eps, method=self.method, norm=self.norm
+                images[missing].to(device), eps, threshold=self.threshold, method=self.method, norm=self.norm
             ).tolist()
             seconds = round((time.perf_counter() - began) / len(missing), 6)
             yield [

@@ -15,7 +15,7 @@ from rich.table import Table
 from torch import Tensor
 
 from prood import processes
-from prood.bounds import Method, Norm, certified_radius
+from prood.bounds import Method, Norm
 from prood.certification.certify import Subject, certify, inputs, subject
 from prood.certification.record import Certificate
 from prood.errors import ProodError
@@ -83,14 +83,16 @@ def certify_images(
     elif threshold is not None and not math.isfinite(threshold):
         raise ProodError(f"a threshold is a finite number, not {threshold}")
     images = inputs(names, what.shape, limit)
-    certificates = certify(what, images, eps, out=out, norm=norm, method=method, batch=batch)
+    certificates = certify(what, images, eps, out=out, norm=norm, method=method, threshold=threshold, batch=batch)
     rows = []
     shown = range(len(images) if out is None else min(SHOWN, len(images)))
     for start in range(0, len(shown), batch):
         group = shown[start : start + batch]
         stack = images.read(group).to(target)
         facts = _facts(what, stack)
-        radii = [None] * len(group) if threshold is None else _radii(what, stack, threshold, norm, method)
+        radii: list[float | None] = [None] * len(group)
+        if threshold is not None:
+            radii = what.model.certified_radius(stack, threshold, norm=norm, method=method).tolist()
         for place, fact, radius in zip(group, facts, radii, strict=True):
             name, row = images.names[place]
             full = name if row is None else f"{name}[{row}]"
@@ -116,13 +118,6 @@ def _facts(what: Subject, images: Tensor) -> list[tuple[str, float, float]]:
     labels = [str(place) if what.names is None else what.names[place] for place in what.model.predict(images).tolist()]
     p_in = what.model.in_logit(images).double().sigmoid().tolist()
     return list(zip(labels, what.model.confidence(images).tolist(), p_in, strict=True))
-
-
-def _radii(what: Subject, images: Tensor, threshold: float, norm: Norm, method: Method) -> list[float]:
-    def bound(some: Tensor, eps: Tensor) -> Tensor:
-        return what.model.upper_bound(some, eps, method=method, norm=norm)
-
-    return certified_radius(bound, images, threshold).tolist()
 
 
 def show(rows: Sequence[Row]) -> Table:

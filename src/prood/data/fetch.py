@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from prood.atomic import locked
 from prood.data.archives import is_archive, unpack
 from prood.data.catalog import Download, Package, Public, data_folder
 from prood.data.download import KEPT, Unreachable, download, verify
@@ -169,12 +170,12 @@ def _check_space(folder: Path, needed: int) -> None:
 @contextmanager
 def _lock(path: Path, name: str) -> Iterator[None]:
     """A file that says which process is at work; that of a dead process does not count."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and _is_dead(path.read_text()):
-        path.unlink(missing_ok=True)
     try:
-        with path.open("x") as file:
-            file.write(f"{os.getpid()} {socket.gethostname()}")
+        with locked(path.parent):  # else two could take over from a dead one, the second from the first
+            if path.exists() and _is_dead(path.read_text()):
+                path.unlink(missing_ok=True)
+            with path.open("x") as file:
+                file.write(f"{os.getpid()} {socket.gethostname()}")
     except FileExistsError:
         owner = path.read_text().partition(" ")[0]
         raise ProodError(f"process {owner} is fetching '{name}' already: wait for it, or delete {path}") from None

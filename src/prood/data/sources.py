@@ -84,8 +84,15 @@ def public_source(
     """Register a reader of a public set in its folder; the last two splits that were read are kept."""
 
     def decorate(function: ReadPublic) -> ReadPublic:
-        kept = functools.lru_cache(maxsize=2)(function)
-        _register(_Entry(Source(name, splits, description, about), read_public=kept))
+        @functools.lru_cache(maxsize=2)
+        def kept(folder: Path, split: str, shape: Shape | None, stamp: tuple[int, int]) -> Images:
+            return function(folder, split, shape)
+
+        def read(folder: Path, split: str, shape: Shape | None) -> Images:
+            about_folder = folder.stat()
+            return kept(folder, split, shape, (about_folder.st_ino, about_folder.st_mtime_ns))
+
+        _register(_Entry(Source(name, splits, description, about), read_public=read))
         return function
 
     return decorate

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from prood import processes
-from prood.bounds import Method, Norm, certified_radius
+from prood.bounds import Method, Norm
 from prood.detector.answers import Floats, Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
@@ -111,10 +111,11 @@ class Detector:
         bounds, radii = [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
             some = stack.to(self.device)
-            bound = _array(self.model.upper_bound(some, radius, method=method, norm=norm))
+            stop = self.threshold if method == "auto" else None  # others give the bound that does not depend on it
+            bound = _array(self.model.upper_bound(some, radius, threshold=stop, method=method, norm=norm))
             bounds.append(bound)
             if self.threshold is not None:
-                reach = self._reach(some, self.threshold, method, norm)
+                reach = _array(self.model.certified_radius(some, self.threshold, method=method, norm=norm))
                 # The bisection may end a step below a radius at which it is proven.
                 radii.append(np.where(bound < self.threshold, np.fmax(reach, radius), reach))
         found = None if self.threshold is None else np.concatenate(radii)
@@ -138,17 +139,6 @@ class Detector:
         from prood.detector.files import load
 
         return load(path, device)
-
-    def _reach(self, images: Tensor, threshold: float, method: Method, norm: Norm) -> Floats:
-        """The certified radii: searched up to all of [0, 1]^d, to within a millionth in every norm."""
-        pixels = math.prod(self.shape)
-        largest = {"l2": math.sqrt(pixels), "l1": float(pixels)}.get(norm, 1.0)
-
-        def bound(some: Tensor, eps: Tensor) -> Tensor:
-            return self.model.upper_bound(some, eps, method=method, norm=norm)
-
-        steps = 20 + math.ceil(math.log2(largest))
-        return _array(certified_radius(bound, images, threshold, largest=largest, steps=steps))
 
     @torch.no_grad()
     def _outputs(self, images: Images, batch: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:

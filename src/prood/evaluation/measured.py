@@ -13,6 +13,7 @@ from prood.errors import ProodError
 from prood.evaluation.asymptotics.far import Far, far_away
 from prood.evaluation.results import Evaluation
 from prood.evaluation.robustness import Robustness, robust_accuracy
+from prood.evaluation.runs import part_of
 from prood.models import load
 
 FILE = "measured.json"
@@ -35,7 +36,7 @@ def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Me
     target = processes.device(device)
     model, _ = load(run, device=target)
     inside = data.load(evaluation.inside)
-    outside = data.load(evaluation.outside, like=inside, split="test")
+    outside = part_of(evaluation.outside, inside, evaluation.limit or 0, evaluation.seed)
     robustness = None
     if evaluation.accuracy is not None:
         options: dict[str, Any] = {"attacks": evaluation.attacks, "limit": evaluation.limit, "seed": evaluation.seed}

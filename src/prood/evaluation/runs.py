@@ -58,7 +58,7 @@ def evaluate_run(
         raise ProodError(f"{run} was not trained for a radius: give one with --eps")
     limit = planned.get("limit", _LIMIT) if limit is None else limit
     known = data.load(inside or _test_split(about, run), split="test")
-    others = {name: _part(name, known, limit, seed) for name in outside}
+    others = {name: part_of(name, known, limit, seed) for name in outside}
     return evaluate(
         model,
         inside=known,
@@ -146,7 +146,7 @@ def parse_radii(text: str) -> list[float]:
     return radii
 
 
-def _part(name: str, like: ImageSet, limit: int, seed: int) -> ImageSet:
+def part_of(name: str, like: ImageSet, limit: int, seed: int) -> ImageSet:
     """Of a set that stays on disk, only what is needed is read."""
     found = data.open_set(name, like=like, count=limit or _LIMIT, seed=seed, split="test")
     return found.subset(limit, seed).load() if limit and isinstance(found, StoredSet) else found.load()

@@ -112,14 +112,18 @@ class Discriminator(nn.Module):
         return bounds.upper_bound(self, images, eps, threshold=threshold, **options)
 
     def certified_radius(
-        self, images: Tensor, threshold: float, *, largest: float = 1.0, **options: Unpack[bounds.Options]
+        self, images: Tensor, threshold: float, *, largest: float | None = None, **options: Unpack[bounds.Options]
     ) -> Tensor:
-        """The largest radius at which g provably stays below `threshold`, per image; NaN where g itself does not."""
+        """The largest radius at which g provably stays below `threshold`, per image; NaN where g itself does not.
+
+        It is searched up to `largest`, else up to all of [0, 1]^d.
+        """
 
         def bound(some: Tensor, eps: Tensor) -> Tensor:
             return self.upper_bound(some, eps, threshold=threshold, **options)
 
-        return bounds.certified_radius(bound, images, threshold, largest=largest)
+        norm = options.get("norm", "linf")
+        return bounds.certified_radius(bound, images, threshold, norm=norm, largest=largest)
 
 
 def beyond_images(images: Tensor) -> Tensor:

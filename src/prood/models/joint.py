@@ -115,9 +115,22 @@ class ProoD(nn.Module):
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
         return self.logits(images).argmax(1)
 
-    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
-        """A bound of the confidence over the ball of radius eps inside [0, 1]^d (Eq. 4), in float64."""
-        cap = self._cap(self.in_logit_bound(images, eps, **options), self._classes(images))
+    def upper_bound(
+        self,
+        images: Tensor,
+        eps: float | Tensor,
+        *,
+        threshold: float | None = None,
+        **options: Unpack[bounds.Options],
+    ) -> Tensor:
+        """A bound of the confidence over the ball of radius eps inside [0, 1]^d (Eq. 4), in float64.
+
+        `threshold` is a confidence: the methods "auto" and "bab" stop where the bound is below it.
+        """
+        classes = self._classes(images)
+        of_g = None if threshold is None else self.threshold_of_g(threshold, classes)
+        bound = self.discriminator.upper_bound(images, eps, threshold=of_g, **options)
+        cap = self._cap(self.shifted(bound), classes)
         return (cap * (1 + 2.0**-48)).clamp(max=1)  # a sigmoid may round otherwise in another batch
 
     def in_logit_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
@@ -131,22 +144,31 @@ class ProoD(nn.Module):
         return torch.where((bound < 0) & (bound > -torch.finfo(bound.dtype).tiny), 0, bound)
 
     def certified_radius(
-        self, images: Tensor, threshold: float, *, largest: float = 1.0, **options: Unpack[bounds.Options]
+        self, images: Tensor, threshold: float, *, largest: float | None = None, **options: Unpack[bounds.Options]
     ) -> Tensor:
         """The largest radius at which the confidence provably stays below `threshold`, per image.
 
-        NaN where the bound at the image itself does not: such an image is not rejected.
+        NaN where the bound at the image itself does not: such an image is not rejected. It is searched up to `largest`,
+        else up to all of [0, 1]^d.
         """
-        return bounds.certified_radius(
-            lambda some, eps: self.upper_bound(some, eps, **options),
-            images,
-            checked_threshold(threshold),
-            largest=largest,
-        )
+
+        def bound(some: Tensor, eps: Tensor) -> Tensor:
+            return self.upper_bound(some, eps, threshold=threshold, **options)
+
+        norm = options.get("norm", "linf")
+        return bounds.certified_radius(bound, images, checked_threshold(threshold), norm=norm, largest=largest)
 
     def ceiling(self, classes: int) -> float:
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""
         return self._cap(self.discriminator.last.bias.detach() + self.shift, classes).item()
+
+    def threshold_of_g(self, threshold: float, classes: int) -> float:
+        """The g at which the confidence bound is the threshold, or a little less: what is below it is surely below."""
+        share = (checked_threshold(threshold) - 1 / classes) * classes / (classes - 1)
+        if share <= 0:
+            return -math.inf
+        logit = math.inf if share >= 1 else math.log(share) - math.log1p(-share)
+        return logit - self.shift.item() - 1e-6 * (1 + abs(logit)) if math.isfinite(logit) else logit
 
     @staticmethod
     def _cap(g: Tensor, classes: int) -> Tensor:

@@ -231,12 +231,11 @@ class Lab:
             attacked = evaluate_run(folder, attacks=self.attacks, limit=self.attacked, **options)
             if measure:
                 measured(folder, next(one for one in attacked if one.eps == self.eps), self.device)
-        before = self._read(run, seed)
-        if before and before.weights == self.weights(run, seed) and not has_news(folder, before):
-            return
-        if processes.is_main():
-            facts: dict[str, Any] = {"command": self.command, "title": self.titles[run], "outside": self.against}
-            publish(folder, file, seed=seed, **facts)
+        if processes.is_main():  # it alone looks whether there is news: it is the one that writes
+            before = self._read(run, seed)
+            if not before or before.weights != self.weights(run, seed) or has_news(folder, before):
+                facts: dict[str, Any] = {"command": self.command, "title": self.titles[run], "outside": self.against}
+                publish(folder, file, seed=seed, **facts)
         processes.barrier()
 
     def _read(self, run: str, seed: int) -> Published | None:

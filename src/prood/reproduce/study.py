@@ -31,8 +31,8 @@ from prood.evaluation import (
     sweep,
 )
 from prood.evaluation import threshold as threshold_at
-from prood.evaluation.published import SHIFT_FILE, portable, set_name
-from prood.models import MODEL_FILE, Discriminator, ProoD, load, read_metadata, rounded, save
+from prood.evaluation.published import SHIFT_FILE, portable, read_json, set_name
+from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, read_metadata, rounded, save
 from prood.training import Recipe, combine, held_back, load_recipe, train
 
 STUDIES = ("cifar10", "cifar100")
@@ -112,7 +112,7 @@ class Study:
         if self.delta is not None:
             return self.delta
         file = self.folder / f"{discriminator}-shift.json"
-        if not file.is_file():
+        if not self._still_holds(file, discriminator):
             recipe, device = self.recipe(), processes.device(self.device)
             inside, outside = held_back(recipe)
             eps = recipe.resolved("discriminator")["train"]["eps"]
@@ -131,9 +131,22 @@ class Study:
                 "chosen": choose_shift(candidates, baseline, tolerance=TOLERANCE).shift,
                 "rule": RULE,
                 "images": len(outside),
+                "weights": {"oe": fingerprint(classifier), discriminator: fingerprint(certified)},
             }
-            write_text(file, json.dumps(content, indent=1) + "\n")
-        return float(json.loads(file.read_text(encoding="utf-8"))["chosen"])
+            if processes.is_main():
+                write_text(file, json.dumps(content, indent=1) + "\n")
+            processes.barrier()
+        return float(read_json(file)["chosen"])
+
+    def _still_holds(self, file: Path, discriminator: str) -> bool:
+        """Whether a choice is there that was made among these shifts, with the networks that are here."""
+        if not file.is_file():
+            return False
+        content = read_json(file)
+        shifts = tuple(one.get("shift") for one in content.get("candidates", ()))
+        here = [run for run in ("oe", discriminator) if (self.folder / run / MODEL_FILE).is_file()]
+        known = content.get("weights", {})
+        return shifts == SHIFTS and all(known.get(run) == fingerprint(load(self.folder / run)[0]) for run in here)
 
     def evaluate(
         self,
@@ -161,7 +174,9 @@ class Study:
 
     def publish(self, run: str, title: str, results: Path) -> Path:
         file = results / self.name / self.against / f"{run}-{self.seed}.json"
-        publish(self.folder / run, file, command=self.command, title=title, outside=self.against, seed=self.seed)
+        if processes.is_main():
+            publish(self.folder / run, file, command=self.command, title=title, outside=self.against, seed=self.seed)
+        processes.barrier()
         return file
 
 
@@ -209,7 +224,10 @@ def make(study: Study, run: str) -> None:
         elif not (study.folder / run / MODEL_FILE).is_file():
             make(study, "oe")
             parts = (study.folder / name for name in ("oe", discriminator, run))
-            combine(*parts, shift=study.shift(discriminator), resume=True)
+            shift = study.shift(discriminator)
+            if processes.is_main():
+                combine(*parts, shift=shift, resume=True)
+            processes.barrier()
 
 
 def run_fast(study: Study) -> Results:

@@ -13,7 +13,7 @@ from torch import nn
 from prood import data, processes
 from prood.data import Images, ImageSet
 from prood.errors import ProodError, first_line
-from prood.models import Discriminator, ProoD, load, save
+from prood.models import Discriminator, Metadata, ProoD, load, save
 from prood.models.architectures import takes
 from prood.training.batches import Batches
 from prood.training.loop import fit
@@ -102,14 +102,12 @@ def combine(
     if not isinstance(g, Discriminator):
         raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     model = ProoD(f, g, shift).eval()
-    evaluate_f, evaluate_g = ((about.recipe or {}).get("evaluate", {}) for about in (about_f, about_g))
-    own = {"method": evaluate_g["method"]} if "method" in evaluate_g else {}  # it is g that is certified
     resolved: dict[str, Any] = {
         "method": "combine",
         "classifier_run": str(classifier),
         "discriminator_run": str(discriminator),
         "shift": shift,
-        "evaluate": {key: value for key, value in evaluate_f.items() if key != "method"} | own,
+        "evaluate": evaluate_of_parts(about_f, about_g),
     }
     folder = Run(run)
     folder.open(resolved, resume=resume, at_once=True)
@@ -117,6 +115,13 @@ def combine(
         model, folder.model, classes=about_f.classes, eps=about_g.eps, recipe=resolved, data=about_f.data | about_g.data
     )
     return model
+
+
+def evaluate_of_parts(classifier: Metadata, discriminator: Metadata) -> dict[str, Any]:
+    """[evaluate] of a joint model: the classifier's, but for the method, as it is g that is certified."""
+    tables = [(about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator)]
+    rest = {key: value for key, value in tables[0].items() if key != "method"}
+    return rest | ({"method": tables[1]["method"]} if "method" in tables[1] else {})
 
 
 def _frozen_discriminator(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.bounds import Budget, upper_bound
+from prood.bounds import Budget, certificate, upper_bound
 from prood.bounds.tighter import pipeline
 
 
@@ -81,6 +81,14 @@ def test_chunks_do_not_matter(network: nn.Sequential, quick: Budget) -> None:
         return upper_bound(network, x, 0.1, method="crown", budget=replace(quick, values=values))
 
     torch.testing.assert_close(bounds(1), bounds(1 << 24), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["best", "alpha-crown"])
+def test_a_budget_holds_from_the_first_pass_over_a_ball_on(network: nn.Sequential, quick: Budget, method, monkeypatch):
+    asked = []
+    monkeypatch.setattr(certificate, "in_ball", lambda network, box, budget: asked.append(budget))
+    upper_bound(network, torch.rand(2, 5), 0.1, norm="l2", method=method, budget=quick)
+    assert asked == [quick]
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])

@@ -158,9 +158,9 @@ class Tightening:
         return replace(state, bound=torch.minimum(state.bound, finish(state.pair.proof.boxes[-1], bound)))
 
 
-def in_ball(network: nn.Module, box: Box, budget: Budget | None = None) -> Tensor | None:
+def in_ball(network: nn.Module, box: Box, budget: Budget) -> Tensor | None:
     """CROWN-IBP over an ℓ2 or ℓ1 ball, (N,); None for a network that is no row of layers."""
-    work = Tightening(network, network, budget or Budget())
+    work = Tightening(network, network, budget)
     if not len(box.radius) or not work.fits(box):
         return None
     bounds = []
