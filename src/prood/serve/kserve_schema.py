@@ -17,6 +17,15 @@ _TENSOR = {
         "data": {"type": "array", "description": "Flat, or nested as the shape says."},
     },
 }
+_RADIUS = {"type": "number", "minimum": 0, "maximum": 1}
+_RADII = {
+    "anyOf": [
+        _RADIUS,
+        {"type": "array", "items": _RADIUS, "minItems": 1},
+        {"type": "string", "examples": ["0.01,8/255"]},
+    ],
+    "description": "Certify, too. With several radii upper_bound has the shape [N, radii], with one number [N].",
+}
 _NAMED = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
 _REQUEST = {
     "type": "object",
@@ -25,7 +34,7 @@ _REQUEST = {
         "id": {"type": "string"},
         "parameters": {
             "type": "object",
-            "properties": {"eps": {"type": "number", "minimum": 0, "maximum": 1, "description": "Certify, too."}},
+            "properties": {"eps": _RADII},
         },
         "inputs": {"type": "array", "items": _TENSOR, "minItems": 1, "maxItems": 1},
         "outputs": {"type": "array", "items": _NAMED},
