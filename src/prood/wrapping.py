@@ -95,6 +95,9 @@ def read_classes(path: Path) -> tuple[str, ...]:
     names = [name for name in names if name != ""]
     if not all(isinstance(name, str) for name in names) or len(names) < 2:
         raise ProodError(f"{path} names no classes: give a JSON list of texts, or one name a line, two or more")
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        raise ProodError(f"{path} has the class {twice[0]!r} twice: give each a name of its own")
     return tuple(names)
 
 
@@ -104,6 +107,7 @@ def _calibrated(detector: Detector, name: str, tpr: float, confidence: float) ->
     images = data.load(name, like=like)
     if images.shape != detector.shape:
         raise ProodError(f"{name} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
+    images = images.numbered_as(detector.classes)
     detector.calibrate(images, tpr=tpr, confidence=confidence)
     if images.labels is None or int(images.labels.max()) >= detector.count:
         return None

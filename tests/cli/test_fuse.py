@@ -158,3 +158,29 @@ def test_it_is_evaluated_by_the_method_of_the_discriminator(prood, runs, tmp_pat
     code, _, err = prood(command, *parts, *words, "--run", tmp_path / "run")
     assert (code, err) == (0, "")
     assert load(tmp_path / "run")[1].recipe["evaluate"] == {"outside": [], "limit": 7, "method": "crown-ibp"}
+
+
+def test_parts_for_other_images_are_not_combined(prood, runs, tmp_path):
+    """Nor does a network for colour take grey images for three equal channels."""
+    for place, channels in ((tmp_path / "grey", 1), (tmp_path / "colour", 3)):
+        f = small(8, width=4, channels=4 - channels).eval()
+        save(f, place / "oe" / "model.safetensors")
+        save(discriminator("digits", image=(channels, 28, 28)).eval(), place / "disc" / "model.safetensors", eps=0.02)
+        words = ["--classifier", place / "oe", "--discriminator", place / "disc", "--shift", 1]
+        code, _, err = prood("combine", *words, "--run", tmp_path / "run")
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"does not take the images of {place / 'disc'}, of shape ({channels}, 28, 28)" in err
+        assert not (tmp_path / "run").exists()
+
+
+def test_an_auc_that_cannot_be_kept_is_said(prood, tmp_path, runs):
+    g, about = load(runs / "discriminator")
+    with torch.no_grad():
+        for weight in g.parameters():
+            weight.neg_() if weight is not g.last.bias else None
+    save(g, tmp_path / "worse" / "model.safetensors", eps=0.02, data=about.data)
+    words = (runs / "oe", tmp_path / "worse", "--recipe", runs / "few.toml", "--run", tmp_path / "run")
+    code, out, _ = prood("fuse", *words, "--auc-drop", "0")
+    facts = json.loads((tmp_path / "run" / "fusion.json").read_text())
+    assert code == 0
+    assert ("no curve has the AUC that was asked for" in out) == (facts["fusion"]["auc"] < facts["least_auc"])

@@ -57,6 +57,9 @@ def test_not_decided_is_a_note_unless_strict(prood, certificate, tmp_path):
     assert err.startswith("note: 1 of 1 certificates are not decided")
     assert prood("verify", path, "--strict")[0] == 2
     assert prood("verify", path, "--model", certificate.model.path, "--strict")[0] == 0
+    code, out, err = prood("verify", path, "--model", tmp_path / "elsewhere")
+    assert (code, out) == (2, "")
+    assert err == f"error: there is no model at {tmp_path / 'elsewhere'}: say with --model where it is now\n"
 
 
 def test_json_and_a_cut_line(prood, certificate, tmp_path):
@@ -70,6 +73,9 @@ def test_json_and_a_cut_line(prood, certificate, tmp_path):
     (found,) = map(json.loads, out.splitlines())
     assert found["outcome"] == "confirmed"
     assert found["bound"] <= found["stated"] == 3.0
+    code, _, err = prood("verify", path, "--strict", "--input", certificate.input.name)
+    assert code == 2
+    assert f"{path} is not whole: line 2" in err
 
 
 def test_what_a_user_gets_wrong(prood, tmp_path):

@@ -123,6 +123,7 @@ def test_what_is_said_of_the_classifier_is_used(prood, place, tmp_path):
         ({"calibrate": "nothing"}, "no image set 'nothing'"),
         ({"calibrate": "smooth", "tpr": 1.5}, "tpr is a probability"),
         ({"weights": "w.safetensors"}, "--weights belongs to"),
+        ({"tpr": 0.9}, "--tpr and --confidence are for a threshold"),
     ],
 )
 def test_wrong_words_are_one_line(prood, place, tmp_path, options, said):
@@ -186,7 +187,7 @@ def test_names_from_files(tmp_path):
     assert read_classes(file) == ("a", "b c")
     file.write_text("a\nb c\n")
     assert read_classes(file) == ("a", "b c")
-    for wrong in ("[1, 2]", "a", "", "[", '["a"]'):
+    for wrong in ("[1, 2]", "a", "", "[", '["a"]', "a\nb\na"):
         file.write_text(wrong)
         with pytest.raises(package.ProodError):
             read_classes(file)

@@ -151,3 +151,26 @@ def test_fingerprint_stays_what_old_runs_recorded() -> None:
     tiny = ImageSet("tiny", torch.tensor([[[[1, 2]]]], dtype=torch.uint8))
     written_out = b"torch.uint8(1, 1, 1, 2)" + b"\x01\x02"
     assert tiny.fingerprint() == hashlib.sha256(written_out).hexdigest()[:16]
+
+
+def named(labels: list[int], *classes: str) -> ImageSet:
+    return ImageSet("named", torch.zeros(len(labels), 1, 2, 2, dtype=torch.uint8), torch.tensor(labels), classes)
+
+
+def test_labels_follow_the_names_of_the_classes() -> None:
+    one = named([0, 1, 1, 0], "cat", "dog")
+    assert one.numbered_as(("cat", "dog")) is one
+    other = one.numbered_as(["dog", "bird", "cat"])
+    assert other.labels is not None
+    assert other.labels.tolist() == [2, 0, 0, 2]
+    assert other.classes == ("dog", "bird", "cat")
+    assert one.numbered_as(None) is one
+    assert one.numbered_as(("Katze", "Hund")) is one  # other words for the same, as far as anyone knows
+    unnamed = ImageSet("unnamed", one.images, one.labels)
+    assert unnamed.numbered_as(("dog", "cat")) is unnamed
+
+
+def test_classes_that_a_model_does_not_know() -> None:
+    with pytest.raises(ProodError, match=r"named has classes that the model does not know \(elk\): leave them out"):
+        named([0, 1, 1], "cat", "elk").numbered_as(("cat", "dog"))
+    assert named([0, 0], "cat", "elk").numbered_as(("dog", "cat")).labels.tolist() == [1, 1]  # type: ignore[union-attr]

@@ -103,9 +103,18 @@ def test_a_view_is_made_each_time_and_written_when_it_differs(lab):
 
 def test_notes_and_models_do_not_pass_from_one_experiment_to_the_next(lab):
     perform(Counted().experiment, lab)
-    quiet = Experiment("table", "quiet", "quiet", "nowhere", lambda lab: {}, str)
+    quiet = Experiment("table", "quiet", "quiet", "nowhere", lambda lab: {"run": str(lab.run("plain"))}, str)
     document = json.loads(perform(quiet, lab).read_text())
-    assert (document["models"], document["notes"]) == ({}, [])
+    assert (list(document["models"]), document["notes"]) == (["plain-0"], [])
+
+
+def test_one_without_any_model_replaces_nothing(lab):
+    file = perform(Counted().experiment, lab)
+    before = file.read_bytes()
+    empty = Experiment("figure", "counted", "counted", "nowhere", lambda lab: {}, str)
+    with pytest.raises(ProodError, match="no model of figure counted is here or published, with these seeds"):
+        perform(empty, replace(lab, seeds=(7,)))
+    assert file.read_bytes() == before
 
 
 def test_what_is_no_number_is_not_written(lab):

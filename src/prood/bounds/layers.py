@@ -27,6 +27,8 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.ndim > 2 and x.shape[-3] != len(self.mean) > 1:  # broadcasting would make as many of one
+            raise ValueError(f"the network takes images of {len(self.mean)} channels, not {x.shape[-3]}")
         return (x - self.mean) / self.std
 
     def extra_repr(self) -> str:

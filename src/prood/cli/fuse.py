@@ -47,4 +47,9 @@ def fuse(
     print(f"on held-back images: the classifier alone has AUC {made.classifier_auc:.2%}")
     for title, one in (("fused", made.fitted), ("with the best single shift", made.single)):
         print(f"{title}: AUC {one.auc:.2%}, GAUC {one.gauc:.2%} (at most {made.ceiling:.2%} with this discriminator)")
+    least = made.classifier_auc - auc_drop / 100
+    if made.fitted.auc < least:
+        print(
+            f"no curve has the AUC that was asked for, {least:.2%}: this is the highest; a better discriminator helps"
+        )
     print(f"wrote {run}")

@@ -40,7 +40,10 @@ def verify(
     from prood.certification import read
     from prood.certification.verify import Verifier
     from prood.errors import ProodError
+    from prood.models import model_path
 
+    if model is not None and not model_path(model).is_file():  # a mistake, not an open question
+        raise ProodError(f"there is no model at {model_path(model)}: say with --model where it is now")
     found, note = read(certificates)
     if note:
         Console(stderr=True).print(f"note: {note}", highlight=False, soft_wrap=True, markup=False)
@@ -73,6 +76,8 @@ def verify(
         console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()), highlight=False)
     if counts["refuted"]:
         raise ProodError(f"{counts['refuted']} of {sum(counts.values())} certificates are refuted")
+    if note and strict:
+        raise ProodError(f"{certificates} is not whole: {note}")
     if counts["not decided"]:
         text = f"{counts['not decided']} of {sum(counts.values())} certificates are not decided"
         if strict:

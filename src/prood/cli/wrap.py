@@ -72,6 +72,8 @@ def wrap(
         probabilities=probabilities,
         weights=weights,
     )
+    if calibrate is None and (tpr, confidence) != (0.95, 0.95):
+        raise ProodError("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
     made = guard(
         classifier,
         discriminator,

@@ -82,6 +82,23 @@ class ImageSet:
         images = self.images if rows is None else self.images[self._index(rows)]
         return images.to(torch.float32) / 255
 
+    def numbered_as(self, classes: Sequence[str] | None) -> "ImageSet":
+        """With labels that count these classes, by name. Where one side has no names, or none in common, as it is."""
+        if self.labels is None or self.classes is None or classes is None or self.classes == tuple(classes):
+            return self
+        places = {name: place for place, name in enumerate(classes)}
+        if not any(name in places for name in self.classes):
+            return self
+        present = [self.classes[label] for label in sorted(set(self.labels.tolist()))]
+        unknown = [name for name in present if name not in places]
+        if unknown:
+            raise ProodError(
+                f"{self.name} has classes that the model does not know ({', '.join(unknown[:3])}): "
+                "leave them out, or name them as the model does"
+            )
+        numbers = torch.tensor([places.get(name, -1) for name in self.classes], device=self.labels.device)
+        return replace(self, labels=numbers[self.labels], classes=tuple(classes))
+
     def fingerprint(self) -> str:
         """16 hex digits of sha256 over the images and labels; a run records it to say which data it used.
 

@@ -34,8 +34,8 @@ def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Me
     if found is not None and found.of == evaluation.identity:
         return found
     target = processes.device(device)
-    model, _ = load(run, device=target)
-    inside = data.load(evaluation.inside)
+    model, about = load(run, device=target)
+    inside = data.load(evaluation.inside).numbered_as(about.classes)
     outside = part_of(evaluation.outside, inside, evaluation.limit or 0, evaluation.seed)
     robustness = None
     if evaluation.accuracy is not None:

@@ -57,7 +57,7 @@ def evaluate_run(
     if eps is None:
         raise ProodError(f"{run} was not trained for a radius: give one with --eps")
     limit = planned.get("limit", _LIMIT) if limit is None else limit
-    known = data.load(inside or _test_split(about, run), split="test")
+    known = data.load(inside or _test_split(about, run), split="test").numbered_as(about.classes)
     others = {name: part_of(name, known, limit, seed) for name in outside}
     return evaluate(
         model,

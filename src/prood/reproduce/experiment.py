@@ -60,6 +60,8 @@ def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
     began = time.monotonic()
     content = experiment.make(lab)
     seconds = time.monotonic() - began
+    if not lab.models:
+        raise ProodError(f"no model of {what} is here or published, with these seeds and attacks: nothing was written")
     document = {
         "format": FORMAT,
         "kind": experiment.kind,

@@ -13,7 +13,7 @@ from torch import nn
 from prood import data, processes
 from prood.data import Images, ImageSet
 from prood.errors import ProodError, first_line
-from prood.models import Discriminator, Metadata, ProoD, load, save
+from prood.models import Discriminator, Metadata, ProoD, load, save, spec_of
 from prood.models.architectures import takes
 from prood.training.batches import Batches
 from prood.training.loop import fit
@@ -80,7 +80,10 @@ def train(
                 objective.prepare(model, batches)
             fit(model, objective, batches, options, folder, console=console or Console(), title=method)
             facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
-            facts |= {"eps": getattr(objective, "eps", facts.get("eps")), "data": facts.get("data", {}) | used}
+            facts |= {
+                "eps": getattr(objective, "eps", facts.get("eps")),
+                "data": used | facts.get("data", {}) | used,
+            }  # its own first
             if processes.is_main():
                 save(model, folder.model, recipe=resolved, seed=options.seed, **facts)
                 folder.checkpoint.unlink(missing_ok=True)
@@ -102,6 +105,13 @@ def combine(
     if not isinstance(g, Discriminator):
         raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     model = ProoD(f, g, shift).eval()
+    shape = tuple(spec_of(g).get("image", (3, 32, 32)))
+    try:
+        with torch.no_grad():
+            model(torch.full((1, *shape), 0.5))
+    except (RuntimeError, ValueError) as error:
+        fault = f"{classifier} does not take the images of {discriminator}, of shape {shape}"
+        raise ProodError(f"{fault}: {first_line(error)}") from None
     resolved: dict[str, Any] = {
         "method": "combine",
         "classifier_run": str(classifier),

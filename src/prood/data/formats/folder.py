@@ -79,7 +79,8 @@ class Tree:
         if shape[1:] != self.shape[1:] or shape[0] > self.shape[0]:
             raise OtherShape(
                 f"the image {path} has the shape {shape}, but {self.files[0]} has {self.shape}: resize them, "
-                "as an in-distribution has one size; others are fitted to it, in 'prood data preview' by --like NAME"
+                "or make all of them colour, as an in-distribution has one shape; others are fitted to it, in "
+                "'prood data preview' by --like NAME"
             )
 
 
