@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.parametrize import remove_parametrizations
 
 import prood.bounds
 from prood.bounds import (
@@ -288,3 +290,34 @@ def test_a_forward_put_on_the_instance_is_refused() -> None:
     layer.forward = lambda x: x + 100
     with pytest.raises(UnsupportedLayer, match="ReLU has a patched forward"):
         interval(layer, box())
+
+
+def test_parametrised_weights_are_refused_until_they_are_fixed() -> None:
+    """In float64 they would be computed anew, and round otherwise than those that are deployed."""
+    layer = weight_norm(nn.Linear(4, 1))
+    with pytest.raises(UnsupportedLayer, match="ParametrizedLinear has parametrised weights: fix them"):
+        upper_bound(nn.Sequential(nn.Flatten(), layer), torch.rand(2, 1, 2, 2), 0.1)
+    remove_parametrizations(layer, "weight")
+    x = torch.rand(2, 1, 2, 2)
+    network = nn.Sequential(nn.Flatten(), layer)
+    assert (upper_bound(network, x, 0.1) >= network(x)[:, 0]).all()
+
+
+@pytest.mark.parametrize("method", ["ibp", "best"])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.LeakyReLU(1e-40),
+        nn.BatchNorm2d(1, eps=1e-44),
+        nn.BatchNorm2d(1, eps=0.0),  # with a variance of 1e-40
+        nn.BatchNorm2d(1, eps=1e-12),  # with a weight of 1e-39
+    ],
+)
+def test_numbers_that_float32_can_hardly_hold_are_refused(layer: nn.Module, method) -> None:
+    if isinstance(layer, nn.BatchNorm2d):
+        assert layer.running_var is not None
+        layer.running_var.fill_(1e-40)
+        nn.init.constant_(layer.weight, 1e-39 if layer.eps == 1e-12 else 1.0)
+    network = nn.Sequential(layer, nn.Flatten(), nn.Linear(4, 1)).eval()
+    with pytest.raises(UnsupportedLayer, match=r"too small for float32|below 1.2e-38"):
+        upper_bound(network, torch.rand(2, 1, 2, 2), 0.1, method=method)

@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -280,3 +281,27 @@ def test_with_a_file_only_the_first_are_shown(runs: Path, tmp_path: Path, monkey
     assert len(certify_images(runs / "disc", ["faces:test"], [0.1], **options)) == 5
     assert len(certify_images(runs / "disc", ["faces:test"], [0.1], out=tmp_path / "c.jsonl", **options)) == 2
     assert len(read(tmp_path / "c.jsonl")[0]) == 5
+
+
+def test_a_forged_certificate_is_not_taken_over(runs: Path, tmp_path: Path) -> None:
+    """Anyone can write a digest: but the model's own confidence is above such a bound."""
+    out = tmp_path / "c.jsonl"
+    for confidence, said in ((None, "is below what the model says of it"), (0.26, "was changed after it was written")):
+        out.unlink(missing_ok=True)
+        (made,) = certify_images(runs / "prood", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
+        (true,) = made.certificates
+        lower = true.bound - 60.0
+        forged = replace(true, bound=lower, confidence=confidence or confidence_of(lower, 1.5, 4))
+        out.write_text(forged.to_json() + "\n")
+        assert read(out)[0][0].intact
+        with pytest.raises(ProodError, match=said):
+            certify_images(runs / "prood", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
+
+
+def test_a_key_that_stands_there_twice_is_refused(runs: Path, tmp_path: Path) -> None:
+    """One reader would take the first bound, and another the last."""
+    out = tmp_path / "c.jsonl"
+    certify_images(runs / "disc", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
+    out.write_text(out.read_text().replace('"bound": ', '"bound": -9.0, "bound": ', 1))
+    with pytest.raises(ProodError, match=r"line 1 of .* is no certificate: a key stands there twice"):
+        read(out)

@@ -206,3 +206,11 @@ def test_it_survives_its_file(tmp_path: Path) -> None:
     assert isinstance(again, CertifiedClassifier)
     assert torch.equal(score_of(again)(images), score_of(model)(images))
     assert torch.equal(score_of(again).upper_bound(images, 0.1), score_of(model).upper_bound(images, 0.1))
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e6, 1e30])
+def test_logits_that_are_far_apart_have_a_confidence_of_one_and_not_nan(factor: float) -> None:
+    model, x = network(), torch.rand(3, 1, 4, 4)
+    with torch.no_grad():
+        model.last.weight.mul_(factor)
+    assert model.upper_bound(x, 0.1).tolist() == [1.0] * 3

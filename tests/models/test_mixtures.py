@@ -259,3 +259,20 @@ def test_it_survives_its_file(tmp_path: Path) -> None:
     assert about.architecture["components"] == 2
     assert torch.equal(score_of(again)(some), score_of(net)(some))
     assert isinstance(build(about.architecture), MixtureClassifier)
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e4])
+def test_a_distance_to_a_centre_close_by_is_not_lost_in_rounding(scale: float) -> None:
+    """‖z‖² − 2·z·c + ‖c‖² is off by a rounding of ‖z‖², and its root by much more."""
+    for seed in range(50):
+        torch.manual_seed(seed)
+        ratio, x = MixtureRatio(1, 1), torch.rand(1, 1, 1, 1)
+        with torch.no_grad():
+            ratio.matrix.fill_(scale)
+            z = x.item() * scale
+            ratio.outside.centres.fill_(z * (1 - 2**-23))
+            ratio.inside.centres.fill_(z + 0.5 * scale)
+            ratio.inside.spread.fill_(-20.0)
+            ratio.outside.spread.fill_(-20.0)
+            exact = doubled(ratio)
+            assert exact(x.double() + 0.3 * (1 - 1e-9)) <= metric_bound(exact, x, 0.3 * scale)

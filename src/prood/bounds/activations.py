@@ -32,6 +32,8 @@ class ReLURule(Monotone[nn.Module]):
         leak = float(getattr(layer, "negative_slope", 0.0))
         if not 0 <= leak <= 1:
             raise UnsupportedLayer(f"LeakyReLU has a bound only for slopes between 0 and 1, not {leak}")
+        if 0 < leak < torch.finfo(torch.float32).tiny:
+            raise UnsupportedLayer(f"LeakyReLU's slope {leak} is too small for float32: choose 0, or one above 1e-37")
         return leak
 
     def interval(self, layer: nn.Module, box: Box) -> Box:

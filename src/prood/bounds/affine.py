@@ -291,6 +291,19 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
         shift = -layer.running_mean * scale
         return scale, shift + layer.bias if layer.affine else shift
 
+    def sums(self, layer: nn.BatchNorm2d, live: Tensor) -> Sums:
+        # What float32 keeps with few digits, or for which a processor may take 0, must not be divided by or enlarged.
+        tiny = torch.finfo(torch.float32).tiny
+        assert layer.running_var is not None
+        small = 0 < layer.eps < tiny or bool((layer.running_var + layer.eps < tiny).any())
+        if layer.affine:
+            small = small or bool(((layer.weight != 0) & (layer.weight.abs() < tiny)).any())
+        if small:
+            raise UnsupportedLayer(
+                "BatchNorm with a variance, eps or weight below 1.2e-38 has no sound bound: set such weights to 0"
+            )
+        return super().sums(layer, live)
+
     def largest_shift(self, layer: nn.BatchNorm2d) -> Tensor:
         scale, _ = self.scale_and_shift(layer)
         assert layer.running_mean is not None

@@ -79,7 +79,7 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """A ValueError says what is wrong with the text."""
-        values = json.loads(text)
+        values = json.loads(text, object_pairs_hook=_once)
         if not isinstance(values, dict):
             raise ValueError("it is no JSON object")
         if _integer(values, "format") > FORMAT:
@@ -152,6 +152,14 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
         except ValueError as error:
             raise ProodError(f"line {number} of {path} is no certificate: {error}") from None
     return found, note
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that stands there twice, one reader takes the first value and another the last."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return values
 
 
 def image_sha256(image: NDArray[np.float32]) -> str:

@@ -96,7 +96,12 @@ def certify_images(
         for place, fact, radius in zip(group, facts, radii, strict=True):
             name, row = images.names[place]
             full = name if row is None else f"{name}[{row}]"
-            rows.append(_with_radius(Row(full, *fact, tuple(certificates[place :: len(images)]), threshold), radius))
+            found = Row(full, *fact, tuple(certificates[place :: len(images)]), threshold)
+            if found.confidence > min(found.bounds):  # which 'prood verify' would refute, too
+                raise ProodError(
+                    f"a certificate of {full} in {out} is below what the model says of it: remove that file"
+                )
+            rows.append(_with_radius(found, radius))
     return rows
 
 

@@ -165,7 +165,7 @@ class Detector:
 def _sigmoid(values: Floats) -> Floats:
     """By NumPy, which gives equal numbers equal results wherever they stand in an array; torch does not.
 
-    So an image ties with itself, in whatever batch it comes. `ProoD.upper_bound` leaves room for such differences.
+    So equal scores have equal confidences, in whatever batch. `ProoD.upper_bound` leaves room for such differences.
     """
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -700, 700))))  # no overflow; beyond it is 0 or 1 anyway
 

@@ -116,7 +116,8 @@ class CertifiedClassifier(nn.Module):
         """A bound of the confidence max_k p(k|u) over the ball, in float64."""
         bound = confidence_logit_bound(*self.difference_bounds(images, eps, **options))
         odds = self.last.out_features * bound.exp()  # (K·c − 1)/(1 − c)
-        confidence = torch.where(bound == torch.inf, 1.0, (odds + 1) / (odds + self.last.out_features))
+        # Beyond 600 the confidence rounds to 1, and at 710 the odds are ∞, of which no quotient can be made.
+        confidence = torch.where(bound > 600, 1.0, (odds + 1) / (odds + self.last.out_features))
         return (confidence * (1 + 2.0**-44)).clamp(max=1)
 
 

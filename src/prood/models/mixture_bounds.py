@@ -37,7 +37,9 @@ def metric_bound(ratio: MixtureRatio, images: Tensor, radius: float | Tensor) ->
     z = ratio.coordinates(images.double())
     ends = []
     for part, log_sigma, sign in zip((ratio.inside, ratio.outside), ratio.log_sigmas(), (-1, 1), strict=True):
-        distances = part.squares(z).sqrt() + sign * far[..., None]
+        # Not by ‖z‖² − 2·z·c + ‖c‖², whose error near a centre is small for a square, but not for its root.
+        exact = torch.cdist(z, part.centres, compute_mode="donot_use_mm_for_euclid_dist")
+        distances = exact + sign * far[..., None]
         ends.append(part.exponents(distances.clamp_min(0).square(), log_sigma).logsumexp(1))
     shortest = torch.linalg.matrix_norm(ratio.matrix, -2)  # what a step of length 1 counts at least
     reach = images.double().flatten(1).sub(ratio.mean).norm(dim=1) + 1.01 * far / shortest

@@ -82,8 +82,8 @@ def train(
             facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
             facts |= {
                 "eps": getattr(objective, "eps", facts.get("eps")),
-                "data": used | facts.get("data", {}) | used,
-            }  # its own first
+                "data": used | facts.get("data", {}) | used,  # its own come first
+            }
             if processes.is_main():
                 save(model, folder.model, recipe=resolved, seed=options.seed, **facts)
                 folder.checkpoint.unlink(missing_ok=True)

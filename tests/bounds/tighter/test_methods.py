@@ -156,3 +156,18 @@ def test_a_gpu_gets_larger_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (Budget().values_on(gpu), Budget().batch_on(gpu)) == (1 << 30, 512)
     given = Budget(values=3, batch=2)
     assert (given.values_on(gpu), given.batch_on(gpu)) == (3, 2)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
+@pytest.mark.parametrize("method", ["best", "alpha-crown", "crown", "bab"])
+def test_networks_without_a_relu_and_with_one_in_front(method, norm, quick: Budget) -> None:
+    torch.manual_seed(0)
+    x = torch.rand(3, 1, 3, 3)
+    for front in ([], [nn.ReLU()]):
+        network = nn.Sequential(*front, nn.Flatten(), nn.Linear(9, 1))
+        bound = upper_bound(network, x, 0.1, method=method, norm=norm, budget=quick)
+        step = 0.1 * network[-1].weight.sign().reshape(1, 1, 3, 3)  # the worst one, as far as pixels allow
+        if norm != "linf":
+            step = step / step.norm(p=2 if norm == "l2" else 1) * 0.1 * (1 - 1e-6)
+        assert (network((x + step).clamp(0, 1))[:, 0] <= bound).all()
+        assert (bound <= upper_bound(network, x, 0.1, method="ibp", norm=norm)).all()

@@ -65,7 +65,7 @@ class Linear:
         for layer in layers:
             rule, box = rule_for(layer), result.boxes[-1]
             better = refine if bent else first
-            if better is not None and isinstance(rule, ReLURule):
+            if better is not None and result.layers and isinstance(rule, ReLURule):  # of pixels all is known
                 box = better(result, box)
             bent = bent or not isinstance(rule, Affine)
             behind, pull = relax(layer, box)

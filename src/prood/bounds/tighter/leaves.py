@@ -154,6 +154,8 @@ def _candidates(linear: Linear, watch: Choice, signs: Choice, count: int) -> lis
         top = flat.topk(min(count, flat.shape[1]), dim=1)
         scores.append(top.values)
         units.append(torch.stack([torch.full_like(top.indices, number), top.indices], dim=2))
+    if not scores:  # a network without ReLUs
+        return [()] * len(linear.boxes[0].radius if linear.owner is None else linear.owner)
     score, unit = torch.cat(scores, 1), torch.cat(units, 1)
     order = score.argsort(dim=1, descending=True)[:, :count]
     best, units_of = score.gather(1, order).tolist(), unit.gather(1, order[..., None].expand(-1, -1, 2)).tolist()
