@@ -13,6 +13,7 @@ from prood.bounds import (
     Box,
     Monotone,
     NoLinearRule,
+    NotCovered,
     Plane,
     Pullback,
     Residual,
@@ -295,7 +296,7 @@ def test_a_forward_put_on_the_instance_is_refused() -> None:
 def test_parametrised_weights_are_refused_until_they_are_fixed() -> None:
     """In float64 they would be computed anew, and round otherwise than those that are deployed."""
     layer = weight_norm(nn.Linear(4, 1))
-    with pytest.raises(UnsupportedLayer, match="ParametrizedLinear has parametrised weights: fix them"):
+    with pytest.raises(NotCovered, match="ParametrizedLinear has parametrised weights, which certificates do not"):
         upper_bound(nn.Sequential(nn.Flatten(), layer), torch.rand(2, 1, 2, 2), 0.1)
     remove_parametrizations(layer, "weight")
     x = torch.rand(2, 1, 2, 2)

@@ -32,8 +32,6 @@ class ReLURule(Monotone[nn.Module]):
         leak = float(getattr(layer, "negative_slope", 0.0))
         if not 0 <= leak <= 1:
             raise UnsupportedLayer(f"LeakyReLU has a bound only for slopes between 0 and 1, not {leak}")
-        if 0 < leak < torch.finfo(torch.float32).tiny:
-            raise UnsupportedLayer(f"LeakyReLU's slope {leak} is too small for float32: choose 0, or one above 1e-37")
         return leak
 
     def interval(self, layer: nn.Module, box: Box) -> Box:
@@ -54,6 +52,8 @@ class ReLURule(Monotone[nn.Module]):
             own = unit(radius)
             grown = torch.add(radius * (1 + 8 * own), centre[box.n_points :], alpha=8 * own)
             return replace(box.onto(centre, grown), positive=True)
+        if 0 < leak < torch.finfo(torch.float32).tiny:
+            raise UnsupportedLayer(f"LeakyReLU's slope {leak} is too small for float32: choose 0, or one above 1e-37")
         result = box.monotone(lambda x: F.leaky_relu(x, leak))
         # The network rounds the slope and the product; we do so in our own arithmetic.
         rounding = up(2 * (UNIT + unit(result.radius)) * result.size) + SMALLEST

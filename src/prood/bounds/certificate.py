@@ -134,7 +134,7 @@ def _tightened(
         return bound
 
 
-def _bound(network: nn.Module, box: Box, method: Method, budget: Budget | None) -> Tensor:
+def _bound(network: nn.Module, box: Box, method: Method, budget: Budget | None = None) -> Tensor:
     try:
         if box.within is not None and method != "ibp":
             linear = in_ball(network, box, budget or Budget())

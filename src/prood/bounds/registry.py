@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized
 
 from prood.bounds.box import Box, either, widen
 from prood.bounds.rounding import EXACT, Rounding, Sums, errors, inflate, positive_sum, relative_error
@@ -215,11 +214,6 @@ def rule_for(layer: nn.Module) -> Rule[Any]:
     """
     if layer._forward_hooks or layer._forward_pre_hooks:
         raise UnsupportedLayer(f"{type(layer).__name__} has forward hooks, which bounds cannot see: remove them")
-    if is_parametrized(layer):  # its weights are computed, and would be again, with other rounding, in float64
-        raise UnsupportedLayer(
-            f"{type(layer).__name__} has parametrised weights: fix them by torch.nn.utils.parametrize."
-            "remove_parametrizations"
-        )
     if "forward" in vars(layer):
         raise UnsupportedLayer(f"{type(layer).__name__} has a patched forward(), which bounds cannot see: remove it")
     for cls in type(layer).__mro__:

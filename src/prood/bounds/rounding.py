@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from prood.bounds.convolution import plain_sums
 from prood.errors import ProodError
@@ -221,6 +222,12 @@ def check_deployed(network: nn.Module, images: Tensor) -> None:
     if not (images.new_full((), 2.0**-140, dtype=torch.float32) * 1).item():
         # The network may flush them; the bounds must not, for they count on 0 being 0.
         raise NotCovered("certificates need subnormal numbers: call torch.set_flush_denormal(False) to compute them")
+    computed = [type(layer).__name__ for layer in network.modules() if is_parametrized(layer)]
+    if computed:  # in float64 they would be computed anew, with other rounding
+        raise NotCovered(
+            f"{computed[0]} has parametrised weights, which certificates do not cover: fix them with "
+            "torch.nn.utils.parametrize.remove_parametrizations, or ask for arithmetic='plain'"
+        )
     weights = (tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point())
     wrong = {str(tensor.dtype) for tensor in (*weights, images)} - {"torch.float32"}
     if wrong:
