@@ -179,8 +179,11 @@ def test_an_auc_that_cannot_be_kept_is_said(prood, tmp_path, runs):
         for weight in g.parameters():
             weight.neg_() if weight is not g.last.bias else None
     save(g, tmp_path / "worse" / "model.safetensors", eps=0.02, data=about.data)
-    words = (runs / "oe", tmp_path / "worse", "--recipe", runs / "few.toml", "--run", tmp_path / "run")
-    code, out, _ = prood("fuse", *words, "--auc-drop", "0")
-    facts = json.loads((tmp_path / "run" / "fusion.json").read_text())
-    assert code == 0
-    assert ("no curve has the AUC that was asked for" in out) == (facts["fusion"]["auc"] < facts["least_auc"])
+    for drop, kept in ((0, False), (50, True)):
+        run = tmp_path / f"run-{drop}"
+        words = (runs / "oe", tmp_path / "worse", "--recipe", runs / "few.toml", "--run", run, "--auc-drop", drop)
+        code, out, _ = prood("fuse", *words)
+        facts = json.loads((run / "fusion.json").read_text())
+        assert code == 0
+        assert (facts["fusion"]["auc"] >= facts["least_auc"]) == kept
+        assert ("no curve has the AUC that was asked for" in out) != kept
