@@ -1,9 +1,13 @@
 """What holds for all tests."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+
+from prood import cli
 
 # Networks in tests are small, and test processes run side by side: more threads would only wait for each other.
 torch.set_num_threads(1)
@@ -29,3 +33,19 @@ def squares_and_ramps() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y, x = np.mgrid[:side, :side] - side / 2
     ramps = 128 + slopes[0] * y + slopes[1] * x
     return squares.astype(np.uint8), labels, ramps.clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def prood(monkeypatch, capsys):
+    """Run `prood …` in this process; the exit code, what it printed, and what it complained about."""
+
+    def run(*words: object, columns: int = 200) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["prood", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", str(columns))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run

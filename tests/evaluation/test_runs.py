@@ -1,12 +1,14 @@
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from prood import ProodError
+from prood import ProodError, pretrained
 from prood.data import load, open_set
 from prood.evaluation import Evaluation, Results, evaluate_run, gather, parse_radii, read_results
 from prood.models import Discriminator, ProoD, save
@@ -32,6 +34,19 @@ def test_a_run_is_evaluated_by_names_into_its_own_folder(run):
     more = evaluate_run(run, **names, limit=8, eps=[0.01], attacks=None, device="cpu")
     assert len(read_results(run)) == 4
     assert [one.aauc for one in more] == [None, None]
+
+
+def test_a_shipped_model_is_evaluated_by_its_name(run, monkeypatch):
+    monkeypatch.setattr(pretrained, "FOLDER", run.parent / "shipped")
+    shutil.copytree(run, run.parent / "shipped")
+    (run.parent / "shipped" / "model.safetensors").rename(run.parent / "shipped" / "toys.safetensors")
+    monkeypatch.chdir(run.parent)
+    names = {"inside": "npz:in.npz", "outside": ["uniform"]}
+    (one,) = evaluate_run("toys", **names, attacks=None, limit=8, device="cpu")
+    assert (one.model, one.eps) == ("toys", 0.05)
+    assert list(read_results("runs/shipped/toys")) == [one]
+    (other,) = evaluate_run("toys", **names, attacks=None, limit=8, device="cpu", folder="elsewhere")
+    assert list(read_results("elsewhere")) == [other] == [replace(one, seconds=other.seconds)]
 
 
 def test_the_in_distribution_is_the_test_split_of_the_training_data(f, tmp_path):
@@ -121,7 +136,7 @@ def test_what_is_missing_is_said(f, tmp_path, facts, options, said):
 
 def test_results_go_into_a_folder(f, tmp_path):
     save(f, tmp_path / "model.safetensors")
-    with pytest.raises(ProodError, match=r"model\.safetensors is not the folder of a run"):
+    with pytest.raises(ProodError, match=r"model\.safetensors is neither the folder of a run"):
         evaluate_run(tmp_path / "model.safetensors", outside=["uniform"])
 
 

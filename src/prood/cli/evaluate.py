@@ -9,7 +9,10 @@ import typer
 
 
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of trained or combined models.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN…", help="Folders of trained or combined models, or shipped ones by name."),
+    ],
     outside: Annotated[
         list[str] | None,
         typer.Option("--out", metavar="NAME,…", help="Test out-distributions: svhn,smooth …; else the recipe's."),
@@ -46,6 +49,8 @@ def evaluate(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
 ) -> None:
     """Score, certify and attack: AUC, GAUC, AAUC and the false positive rates, into each run's results.json.
+
+    A shipped model has no folder of its own: its results go into runs/shipped/NAME.
 
     What is there already is not made again: an interrupted evaluation continues where it stopped.
     """

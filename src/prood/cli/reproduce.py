@@ -168,6 +168,56 @@ def everything(
     _perform(ordered, _lab(recipe, runs, results, seeds, attacks, attacked, train, device), docs, again)
 
 
+@reproduce.command("claims")
+def claims(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Published results of one model, a JSON file.")],
+    model: Annotated[str, typer.Option(help="A run's folder, or the name of a shipped model: the one it is about.")],
+    outside: Annotated[
+        list[str] | None, typer.Option("--out", metavar="NAME,…", help="Only these sets; else all that were published.")
+    ] = None,
+    eps: Annotated[str | None, typer.Option(metavar="RADIUS,…", help="Only these radii.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only what this method certified: best, crown …")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder for what is measured, to continue there; else runs/again/WEIGHTS.")
+    ] = None,
+    device: Device = None,
+) -> None:
+    """Measure published numbers again: score and certify the same images, and show both side by side.
+
+    Accuracy, AUC, GAUC, FPR and GFPR of what was published without attacks may differ by a tenth of a point, as
+    machines round differently. The exit code is 0 if all hold. A set that is another here, though it has the same name,
+    is said to be, and does not count.
+    """
+    from rich.console import Console
+
+    from prood import processes
+    from prood.errors import ProodError
+    from prood.evaluation import parse_radii
+    from prood.evaluation.published import read_one
+    from prood.reproduce import check_claims, claims_table
+
+    console = Console()
+    found = check_claims(
+        read_one(file),
+        model,
+        outside=[name for part in outside or [] for name in part.split(",") if name],
+        eps=[] if eps is None else parse_radii(eps),
+        method=method,
+        folder=folder,
+        device=device,
+        console=console,
+    )
+    if processes.is_main():
+        console.print(claims_table(found))
+    processes.stop()
+    compared = [claim for claim in found if claim.same_images]
+    if not compared:
+        raise ProodError("none of these sets has the images here that were published: get the same ones")
+    failed = sum(not claim.holds for claim in compared)
+    if failed:
+        raise ProodError(f"{failed} of {len(compared)} evaluations differ from what {file} says")
+
+
 def _lab(
     recipe: str,
     runs: Path | None,

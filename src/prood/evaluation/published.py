@@ -122,7 +122,7 @@ def publish(
     if len(insides) > 1:
         names = ", ".join(sorted(insides))
         raise ProodError(f"{run} was evaluated on several in-distributions ({names}): publish one at a time")
-    before = _published(Path(file)) if Path(file).is_file() else None
+    before = read_one(Path(file)) if Path(file).is_file() else None
     kept = before if before is not None and before.weights == weights else None
     evaluations = {_key(one): one for one in map(_facts, [*(kept.evaluations if kept else ()), *results])}
     content = {
@@ -154,7 +154,7 @@ def read_published(folder: Path | str) -> list[Published]:
     others = (SHIFT_FILE, SPEED_FILE)
     found = (file for file in folder.rglob("*.json") if file.parent.name != EXPERIMENTS_FOLDER)
     files = sorted(file for file in found if file.name not in others)
-    return [replace(_published(file), file=file.relative_to(folder).as_posix()) for file in files]
+    return [replace(read_one(file), file=file.relative_to(folder).as_posix()) for file in files]
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -169,7 +169,8 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _published(file: Path) -> Published:
+def read_one(file: Path) -> Published:
+    """One published file."""
     content = read_json(file)
     try:
         if content.pop("format") > FORMAT:

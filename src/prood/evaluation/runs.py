@@ -16,7 +16,7 @@ from prood.errors import ProodError
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.results import Results, read_results
 from prood.evaluation.stopping import Stop
-from prood.models import Metadata, load
+from prood.models import Metadata, load, model_path
 
 _LIMIT = 1000
 
@@ -36,16 +36,17 @@ def evaluate_run(
     compile: bool = False,
     device: str | None = None,
     console: Console | None = None,
+    folder: Path | str | None = None,
 ) -> Results:
     """Evaluate the model of a run's folder into its results.json; see `evaluate`.
 
+    A model that comes with Prood has no folder: its results go into runs/shipped/NAME. `folder` is another place.
     What is not given is what the run's recipe says in its table [evaluate]. Where that is silent, `inside` is the test
     split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
     `method` of the certified bounds "best".
     """
     run = Path(run)
-    if not run.is_dir():
-        raise ProodError(f"{run} is not the folder of a run: results are written into one")
+    folder = _place(run) if folder is None else Path(folder)
     target = processes.device(device)
     processes.start(target)
     model, about = load(run, device=target)
@@ -73,10 +74,19 @@ def evaluate_run(
         compile=compile,
         device=target,
         name=run.resolve().name,
-        folder=run,
+        folder=folder,
         reuse=_of_discriminator(about),
         console=console,
     )
+
+
+def _place(run: Path) -> Path:
+    """Where results go: into the run's folder, for a shipped model into one of its own."""
+    if run.is_dir():
+        return run
+    if run.exists() or not model_path(run).is_file():
+        raise ProodError(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
+    return Path("runs") / "shipped" / run
 
 
 def _of_discriminator(about: Metadata) -> Results | None:

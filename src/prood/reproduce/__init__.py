@@ -1,5 +1,6 @@
 """The paper's experiments: its models on CIFAR, and its tables and figures on any recipe."""
 
+from prood.reproduce.claims import Claim, check_claims, claims_table
 from prood.reproduce.experiment import Experiment, perform, perform_all
 from prood.reproduce.lab import LABS, Lab
 from prood.reproduce.page import experiments_page, write_page
@@ -9,9 +10,12 @@ __all__ = [
     "LABS",
     "MODELS",
     "STUDIES",
+    "Claim",
     "Experiment",
     "Lab",
     "Study",
+    "check_claims",
+    "claims_table",
     "experiments_page",
     "perform",
     "perform_all",

@@ -26,12 +26,11 @@ from prood.evaluation import (
     choose_shift,
     evaluate_run,
     publish,
-    read_published,
     results_table,
     sweep,
 )
 from prood.evaluation import threshold as threshold_at
-from prood.evaluation.published import SHIFT_FILE, portable, read_json, set_name
+from prood.evaluation.published import SHIFT_FILE, portable, read_json, read_one, set_name
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, read_metadata, rounded, save
 from prood.training import Recipe, combine, held_back, load_recipe, train
 
@@ -266,8 +265,7 @@ def ship(study: Study, results: Path) -> Path:
         save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=TPR, **facts)
     study.evaluate(SHIPPED)
     file = study.publish(SHIPPED, "ProoD, linear bound, compact", results)
-    (published,) = [one for one in read_published(file.parent) if one.file == file.name]
-    write_text(run / f"{study.name}.md", card(published, read_metadata(run), name=study.name))
+    write_text(run / f"{study.name}.md", card(read_one(file), read_metadata(run), name=study.name))
     return run
 
 

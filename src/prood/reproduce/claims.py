@@ -1,0 +1,112 @@
+"""Published numbers measured again: the claim and what this machine finds, side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from prood.errors import ProodError
+from prood.evaluation import evaluate_run
+from prood.evaluation.published import Published, method_of, set_name
+from prood.evaluation.results import Evaluation
+from prood.evaluation.table import percent, radius_text
+from prood.models import fingerprint, load
+
+POINTS = 0.001
+"""How far two machines may be apart: a tenth of a point. They round differently, and so rank a few images otherwise."""
+COMPARED = {"accuracy": "Acc", "auc": "AUC", "gauc": "GAUC", "fpr95": "FPR", "gfpr95": "GFPR"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An evaluation as it was published, and the same made again."""
+
+    published: Evaluation
+    again: Evaluation
+
+    @property
+    def same_images(self) -> bool:
+        """A set of the same name may be another here: then its numbers say nothing about the claim."""
+        kinds = ("inside", "outside")
+        return all(self.published.fingerprints.get(kind) == self.again.fingerprints.get(kind) for kind in kinds)
+
+    @property
+    def gaps(self) -> dict[str, float]:
+        """What was measured again less what was published, as fractions of 1."""
+        pairs = {name: (getattr(self.published, name), getattr(self.again, name)) for name in COMPARED}
+        return {name: new - old for name, (old, new) in pairs.items() if old is not None and new is not None}
+
+    @property
+    def holds(self) -> bool:
+        return self.same_images and all(abs(gap) <= POINTS for gap in self.gaps.values())
+
+
+def check_claims(
+    published: Published,
+    model: Path | str,
+    *,
+    outside: Sequence[str] = (),
+    eps: Sequence[float] = (),
+    method: str | None = None,
+    folder: Path | str | None = None,
+    device: str | None = None,
+    console: Console | None = None,
+) -> list[Claim]:
+    """Score and certify the same images again with `model`, a run's folder or the name of a shipped one.
+
+    All of what was published without attacks, or only these sets, radii and this method. The weights must be the
+    published ones. What is measured goes into `folder`, by default runs/again/WEIGHTS, and what is there is not made
+    again.
+    """
+    weights = fingerprint(load(model)[0])
+    if weights != published.weights:
+        raise ProodError(f"{model} has the weights {weights}, and {published.weights} were published: name that model")
+    wanted = [
+        one
+        for one in published.evaluations
+        if one.attacks is None
+        and (not outside or set_name(one.outside) in outside)
+        and (not eps or any(math.isclose(one.eps, radius) for radius in eps))
+        and method in (None, method_of(one))
+    ]
+    if not wanted:
+        sets, radii = ", ".join(published.sets), ", ".join(map(radius_text, published.radii))
+        raise ProodError(f"nothing of that was published without attacks: there are the sets {sets} and radii {radii}")
+    place = Path("runs") / "again" / weights if folder is None else Path(folder)
+    claims: list[Claim] = []
+    for how in dict.fromkeys((method_of(one), one.images, one.seed) for one in wanted):  # each at one go
+        alike = [one for one in wanted if (method_of(one), one.images, one.seed) == how]
+        results = evaluate_run(
+            model,
+            inside=published.inside,
+            outside=list(dict.fromkeys(one.outside for one in alike)),
+            eps=list(dict.fromkeys(one.eps for one in alike)),
+            attacks=None,
+            method=how[0],  # type: ignore[arg-type]  # a wrong word is refused there
+            limit=how[1],
+            seed=how[2],
+            device=device,
+            console=console,
+            folder=place,
+        )
+        made = {(one.outside, one.eps): one for one in results}
+        claims += [Claim(one, made[one.outside, one.eps]) for one in alike]
+    return claims
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """A line for each evaluation, in percent: published, and in brackets what is measured here less that."""
+    table = Table("set", "ε", "by", "images", *COMPARED.values(), "")
+    for claim in claims:
+        old, gaps = claim.published, claim.gaps
+        cells = [
+            f"{percent(getattr(old, name))} ({100 * gaps[name]:+.3f})" if name in gaps else "–" for name in COMPARED
+        ]
+        verdict = "holds" if claim.holds else "differs" if claim.same_images else "other images"
+        table.add_row(set_name(old.outside), radius_text(old.eps), method_of(old), f"{old.images:,}", *cells, verdict)
+    return table
