@@ -188,9 +188,10 @@ def test_scored_again_points_have_the_score_itself_and_none_below_the_image(scor
     search = Search(score, x, 0.1, goal=torch.full((3,), math.inf, dtype=torch.float64))
     search.member = "mine"
     search.values(x + torch.tensor([0.1, 0.05, -0.01]).view(3, 1, 1, 1), torch.arange(3))
-    search.best[2] = x[2] - 0.01  # the third point is lower than the image: only rounding made it look better
+    search.best[2], search._finder[2] = x[2] - 0.01, 1  # lower than the image: only rounding made it look better
     search.score_again()
     assert torch.equal(search.clean, score(x))
     assert torch.equal(search.value, score(search.best))
     assert torch.equal(search.best[2], x[2])
+    assert search.found_by == ["mine", "mine", "clean"]
     assert torch.equal(search.best[:2], (x + torch.tensor([0.1, 0.05, 0]).view(3, 1, 1, 1))[:2])

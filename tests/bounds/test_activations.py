@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 import torch
@@ -42,6 +43,25 @@ def assert_plane_above(
 
 def activation(leak: float | None, inplace: bool = False) -> nn.Module:
     return nn.ReLU(inplace) if leak is None else nn.LeakyReLU(leak, inplace)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("leak", [None, 0.25])
+def test_a_sound_box_behind_it_contains_the_exact_ends(leak: float | None, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    radius = 1 + torch.rand(500, 1, dtype=dtype)
+    centre = torch.randint(-40, 40, (500, 1)) * torch.finfo(dtype).eps - radius  # where centre + radius cancels
+    box = Box(centre, radius, sound=True, overflow=torch.zeros(500, dtype=torch.bool))
+    layer = activation(leak)
+    behind = interval(layer, box)
+    slope = Fraction(leak or 0)
+    ends = [(behind.lower, -1), (behind.upper, 1)]
+    for found, side in ends:
+        for c, r, end in zip(
+            centre.flatten().tolist(), radius.flatten().tolist(), found.flatten().tolist(), strict=True
+        ):
+            exact = Fraction(c) + side * Fraction(r)
+            assert side * (Fraction(end) - max(exact, slope * exact)) >= 0
 
 
 @settings(max_examples=60)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import Box, NegativeLinear, Normalise, Plane, UnsupportedLayer, interval, relax, upper_bound
-from prood.bounds.affine import transpose
+from prood.bounds.affine import Conv2dRule, transpose
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")  # torch, on speed
 SEEDS = st.integers(0, 2**20)
@@ -90,6 +90,35 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Conv2d, tuple[int, int, int]]:
 @given(convolutions(), st.integers(0, 2))
 def test_convolution(case: tuple[nn.Conv2d, tuple[int, int, int]], points: int) -> None:
     check(*case, points)
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("size", [1, 2, 20])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_no_input_goes_into_more_products_than_the_rounding_counts(mode: str, size: int, groups: int) -> None:
+    pad = {"reflect": size - 1, "circular": size}.get(mode, 15)
+    layer = nn.Conv2d(2, 4, 2 * pad + 1, padding=pad, groups=groups, padding_mode=mode).double()
+    nn.init.ones_(layer.weight)
+    like = torch.ones(1, 2, size, size, dtype=torch.float64)
+    rule = Conv2dRule()
+    products = rule.adjoint(layer, torch.ones_like(layer(like)), like)
+    assert products.max() <= rule.sums(layer, like).fan_out
+
+
+def test_a_convolution_of_ones_own_needs_a_rule_of_its_own() -> None:
+    class Standardised(nn.Conv2d):
+        """Leaves `forward` alone, and yet convolves with other weights than it holds."""
+
+        def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+            return super()._conv_forward(input, weight - weight.mean((1, 2, 3), keepdim=True), bias)
+
+    patched = nn.Conv2d(1, 2, 3)
+    patched._conv_forward = lambda x, weight, bias: nn.functional.conv2d(x, weight**3, bias)  # type: ignore[method-assign]
+    for layer in (Standardised(1, 2, 3), patched):
+        network = nn.Sequential(layer, nn.ReLU(), nn.Flatten(), NegativeLinear(18, 1)).eval()
+        for method in ("ibp", "best", "crown"):
+            with pytest.raises(UnsupportedLayer, match="convolution of its own"):
+                upper_bound(network, torch.rand(1, 1, 5, 5), 0.1, method=method)
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 5])

@@ -1,3 +1,7 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -54,6 +58,15 @@ def test_one_eps_per_image(shape: tuple[int, ...], dtype: torch.dtype) -> None:
         alone = Box.ball(images[row : row + 1], eps[row].item())
         torch.testing.assert_close(box.lower[row], alone.lower[0])
         torch.testing.assert_close(box.upper[row], alone.upper[0])
+
+
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_a_list_of_radii_is_one_per_image(kind: Callable[[list[float]], Any]) -> None:
+    images, radii = torch.rand(3, 1, 3, 3), [0.01, 0.2, 0.4]  # as many images as columns
+    for ball in (Box.ball, Box.sound_ball):
+        given, wanted = ball(images, kind(radii)), ball(images, torch.tensor(radii, dtype=torch.float64))
+        assert given.lower.equal(wanted.lower)
+        assert given.upper.equal(wanted.upper)
 
 
 @pytest.mark.parametrize("eps", [torch.tensor(0.1), torch.tensor(0.1, dtype=torch.float64), torch.tensor([0.1])])

@@ -1,6 +1,8 @@
 """Models on disk: what was saved comes back, and what is no model is refused with one line."""
 
 import json
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,21 @@ def test_model_path(tmp_path: Path) -> None:
 
 
 # What is refused
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_file_that_may_not_be_read_is_not_called_damaged() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
+        file = Path(folder) / MODEL_FILE
+        save(used(SMALL), file)
+        Path(folder).chmod(0o755)
+        file.chmod(0o600)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(ProodError, match=r"^cannot read .*model\.safetensors: Permission denied$"):
+                load(file)
+        finally:
+            os.seteuid(0)
 
 
 def test_a_file_cut_short_at_any_length(saved: Path) -> None:

@@ -140,6 +140,12 @@ def test_a_radius_that_is_none_is_refused(eps: float) -> None:
             bound(images(), eps)
 
 
+@pytest.mark.parametrize("option", [{"norm": "l7"}, {"method": "magic"}, {"arithmetic": "none"}])
+def test_a_bound_that_there_is_not_is_refused(option: dict[str, str]) -> None:
+    with pytest.raises(ProodError, match="unknown"):
+        score_of(model(0)).upper_bound(images(), 0.1, **option)
+
+
 def test_the_bound_of_two_gaussians_is_the_maximum_over_the_box() -> None:
     """With one Gaussian each and a diagonal metric g is a sum over pixels: its maximum is found pixel by pixel."""
     ratio = mixtures(sharp=0.3)

@@ -35,8 +35,8 @@ def trained() -> Discriminator:
 @pytest.fixture(scope="module")
 def house_numbers() -> torch.Tensor:
     with Image.open(IMAGES) as sheet:
-        row = np.asarray(sheet.convert("RGB").crop((0, 0, 32 * 48, 32)))  # the first images of the first row
-    images = row.reshape(32, 48, 32, 3).transpose(1, 3, 0, 2).copy()
+        row = np.asarray(sheet.convert("RGB").crop((0, 0, 32 * 16, 32)))  # the first images of the first row
+    images = row.reshape(32, 16, 32, 3).transpose(1, 3, 0, 2).copy()
     return torch.tensor(images).float() / 255
 
 

@@ -120,7 +120,7 @@ class Search:
             parts = [self.score(part) for points in (self.images, self.best) for part in torch.split(points, self.rows)]
         self.clean, self.value = torch.cat(parts).double().chunk(2)
         lower = self.value < self.clean
-        self.best[lower] = self.images[lower]
+        self.best[lower], self._finder[lower] = self.images[lower], 0
         self.value = torch.maximum(self.value, self.clean)
 
     def _keep(self, points: Tensor, owner: Tensor, values: Tensor, *, backward: bool) -> Tensor:

@@ -47,11 +47,12 @@ class ReLURule(Monotone[nn.Module]):
 
     def _sound_interval(self, box: Box, leak: float) -> Box:
         if leak == 0:
-            # The plain form's errors: h and what is compared with it are off by a rounding of c + r = 2h at most.
-            centre, radius = _BoxReLU.apply(box.centre, box.radius)  # type: ignore[no-untyped-call]
+            # As `_BoxReLU`, but with the sum itself: of h a rounding is lost at most, where c + r cancels as well.
+            half = (box.middle + box.radius).relu_().mul_(0.5)
+            middle, radius = torch.maximum(box.middle, half), torch.minimum(box.radius, half)
             own = unit(radius)
-            grown = torch.add(radius * (1 + 8 * own), centre[box.n_points :], alpha=8 * own)
-            return replace(box.onto(centre, grown), positive=True)
+            grown = torch.add(radius * (1 + 8 * own), middle, alpha=8 * own)
+            return replace(box.onto(torch.cat([box.points.relu(), middle]), grown), positive=True)
         if 0 < leak < torch.finfo(torch.float32).tiny:
             raise UnsupportedLayer(f"LeakyReLU's slope {leak} is too small for float32: choose 0, or one above 1e-37")
         result = box.monotone(lambda x: F.leaky_relu(x, leak))

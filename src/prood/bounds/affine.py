@@ -152,12 +152,18 @@ class Conv2dRule(Affine[nn.Conv2d]):
         else:
             terms = weight[0].numel()
         offset = 0.0 if layer.bias is None else layer.bias.abs()[:, None, None]
-        copies = 1 if layer.padding_mode == "zeros" else 9  # of an input, in the middle and at the borders
+        copies = 1  # of an input: a frame may repeat it in every row and column that it adds
+        if layer.padding_mode != "zeros":
+            left, right, top, bottom = layer._reversed_padding_repeated_twice
+            copies = (1 + left + right) * (1 + top + bottom)
         return Sums(terms, copies * weight[:, 0].numel(), weight.abs().amax(), offset)
 
 
 def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
     """The layer's convolution, padding included, with another weight and no bias."""
+    if type(layer)._conv_forward is not nn.Conv2d._conv_forward or "_conv_forward" in vars(layer):
+        # Such as one that standardises its weights first: those of |W| would be others than |those of W|.
+        raise UnsupportedLayer(f"{type(layer).__name__} has a convolution of its own: it needs a rule of its own, too")
     if _is_narrow(layer, x):
         return narrow_convolution(x, weight, layer.stride, cast(tuple[int, int], layer.padding))
     return cast(Tensor, layer._conv_forward(x, weight, None))

@@ -138,7 +138,11 @@ def either(*flags: Tensor | None) -> Tensor | None:
 
 
 def _per_image(eps: float | Tensor, images: Tensor) -> float | Tensor:
-    if not isinstance(eps, Tensor) or not eps.ndim:
+    if isinstance(eps, int | float):
+        return eps
+    # A list or an array as well: it must not be broadcast along the pixels, nor be rounded.
+    eps = torch.as_tensor(eps, dtype=eps.dtype if isinstance(eps, Tensor) else torch.float64)
+    if not eps.ndim:
         return eps
     if eps.numel() not in (1, len(images)):
         raise ProodError(f"eps is one number, or one per image: got {eps.numel()} for {len(images)} images")

@@ -151,6 +151,10 @@ def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, torch
     if not file.is_file():
         raise ProodError(f"there is no model at {file}: {_advice(path)}")
     try:
+        file.open("rb").close()  # what may not be read looks missing to safetensors
+    except OSError as error:
+        raise ProodError(f"cannot read {file}: {error.strerror}") from None
+    try:
         with safe_open(file, framework="pt") as opened:
             facts = (opened.metadata() or {}).get(KEY)
             values = {name: opened.get_tensor(name) for name in opened.keys()} if tensors else {}  # noqa: SIM118

@@ -89,6 +89,7 @@ class MixtureConfidence(Score):
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         """In the maximum norm by tangents, whatever the method; a ball of another norm lies inside that one."""
+        check_options(eps, **options)
         return self.model.in_logit_bound(images, eps)
 
 

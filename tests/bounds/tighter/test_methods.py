@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from prood.bounds import Box, Budget, NegativeLinear, NoLinearRule, upper_bound
+from prood.bounds.tighter.branching import Limits, Tree
+from prood.bounds.tighter.leaves import Leaf
 from prood.errors import ProodError
 
 METHODS = ("ibp", "crown-ibp", "best", "alpha-crown", "crown", "bab")
@@ -90,10 +92,32 @@ def test_one_eps_per_image_no_clip_and_eps_zero(case: Case, quick: Budget, metho
     together = upper_bound(network, x, eps, method=method, clip=None, budget=quick)
     for i, radius in enumerate(eps.tolist()):
         alone = upper_bound(network, x[i : i + 1], radius, method=method, clip=None, budget=quick)
-        # Branching shares a batch between images, so that the order of splits may differ.
-        torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-4, atol=2e-2 if method == "bab" else 1e-3)
+        torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(together[0], network(x).detach()[0, 0], rtol=1e-4, atol=1e-4)
     assert upper_bound(network, x[:0], 0.1, method=method, budget=quick).shape == (0,)
+
+
+@pytest.mark.parametrize("batch", [2, 8, 64])
+def test_branching_does_not_depend_on_the_other_images(quick: Budget, batch: int) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(6, 30), nn.ReLU(), nn.Linear(30, 20), nn.ReLU(), nn.Linear(20, 1))
+    x = torch.rand(5, 6)
+    budget = replace(quick, batch=batch, splits=40, seconds=100)
+    together = upper_bound(network, x, 0.4, method="bab", clip=None, budget=budget)
+    alone = [upper_bound(network, image[None], 0.4, method="bab", clip=None, budget=budget) for image in x]
+    assert (together < upper_bound(network, x, 0.4, method="crown", clip=None, budget=budget)).all()
+    torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-4)  # but for rounding in the search
+
+
+def test_no_more_splits_than_allowed() -> None:
+    tree = Tree(Leaf(0, 1.0, {}, {}, {}, candidate=(0, 0)), target=-1.0, found=-1.0)
+    for unit in range(1, 40):
+        if not tree.open(limits := Limits(seconds=1, splits=21, batch=8, steps=0)):
+            break
+        for child in tree.grow(limits):
+            tree.push(replace(child, candidate=(0, unit)))
+    assert tree.splits == 21
+    assert len(tree.heap) == 22
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])

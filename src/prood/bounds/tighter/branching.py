@@ -10,15 +10,12 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from prood.bounds.tighter.chain import Choice
 from prood.bounds.tighter.leaves import Leaf, Pair, measure
-
-_DEPTH = 4
-"""A part is cut by that many units at once, at most, to fill a batch."""
 
 _POLISH = 20
 """How often a part with nothing left to cut is optimised again."""
@@ -53,27 +50,32 @@ class Tree:
 
     def open(self, limits: Limits) -> bool:
         """Whether another split could help: neither decided, nor exact, nor at its limit."""
-        if limits.splits is not None and self.splits >= limits.splits:
+        if self.spent(limits):
             return False
         bound = self.bound
         return bool(self.heap) and self.closed < bound and bound >= self.target and bound > self.found + _TOLERANCE
 
-    def grow(self, share: int) -> list[Leaf]:
-        """Take the worst parts out and return what they are cut into, about `share` of them."""
+    def spent(self, limits: Limits) -> bool:
+        return limits.splits is not None and self.splits >= limits.splits
+
+    def grow(self, limits: Limits) -> list[Leaf]:
+        """Take the worst parts out and return what they are cut into: about as many as there are, or fill a batch.
+
+        Other images have no say in it, so that what is proven of one does not depend on its company.
+        """
+        share = min(limits.batch, max(2, len(self.heap)))
         children: list[Leaf] = []
         while self.heap and len(children) < share and -self.heap[0][0] > max(self.closed, self.found):
+            if self.spent(limits):
+                break
             leaf = heapq.heappop(self.heap)[2]
-            if not leaf.candidates:
-                if leaf.polished >= _POLISH:
-                    self.closed = max(self.closed, leaf.bound)
-                else:
-                    children.append(Leaf(**{**vars(leaf), "polished": leaf.polished + 1}))
-                continue
-            depth = max(1, (share // (len(self.heap) + 1)).bit_length() - 1)
-            cut = leaf.candidates[: min(depth, _DEPTH)]
-            self.splits += 2 ** len(cut) - 1
-            for signs in itertools.product((1.0, -1.0), repeat=len(cut)):
-                children.append(leaf.child(dict(zip(cut, signs, strict=True))))
+            if leaf.candidate is not None:
+                self.splits += 1
+                children += [leaf.child(leaf.candidate, sign) for sign in (1.0, -1.0)]
+            elif leaf.polished < _POLISH:
+                children.append(replace(leaf, polished=leaf.polished + 1))
+            else:
+                self.closed = max(self.closed, leaf.bound)
         return children
 
 
@@ -110,8 +112,7 @@ def branch_and_bound(
         going = [tree for tree in trees if tree.open(limits)]
         if not going:
             break
-        share = max(2, limits.batch // len(going))
-        children = [leaf for tree in going for leaf in tree.grow(share)]
+        children = [leaf for tree in going for leaf in tree.grow(limits)]
         for part in _batches(children, limits.batch):
             if time.monotonic() < end:
                 part, reached = _measure(pair, part, limits.steps, value)
@@ -129,9 +130,15 @@ def branch_and_bound(
 def _measure(
     pair: Pair, leaves: list[Leaf], steps: int, value: Callable[[Tensor], Tensor]
 ) -> tuple[list[Leaf], list[float]]:
-    measured, points = measure(pair, leaves, steps, _DEPTH)
+    measured, points = measure(pair, leaves, steps)
     return measured, value(points).tolist()
 
 
 def _batches(leaves: list[Leaf], size: int) -> list[list[Leaf]]:
-    return [leaves[start : start + size] for start in range(0, len(leaves), size)]
+    """What is measured at once: parts that were polished equally often, as that decides how long their steps are."""
+
+    def polished(leaf: Leaf) -> int:
+        return leaf.polished
+
+    groups = [list(group) for _, group in itertools.groupby(sorted(leaves, key=polished), polished)]
+    return [group[start : start + size] for group in groups for start in range(0, len(group), size)]

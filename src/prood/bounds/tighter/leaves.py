@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prood.bounds.box import Box
 from prood.bounds.registry import Plane, Pullback, rule_for
-from prood.bounds.tighter.alpha import descend, tilts
+from prood.bounds.tighter.alpha import RATE, descend, tilts
 from prood.bounds.tighter.chain import Choice, Linear, intersect, rows
 
 Unit = tuple[int, int]
@@ -25,11 +25,11 @@ class Leaf:
     signs: dict[Unit, float]
     betas: dict[Unit, float]  # the multiplier of each sign, times the sign
     slopes: Choice  # of one row, in half precision: where the search goes on
-    candidates: tuple[Unit, ...] = ()  # the units whose relaxation costs most, first
+    candidate: Unit | None = None  # the unit whose relaxation costs most
     polished: int = 0  # how often it was optimised with nothing left to split
 
-    def child(self, signs: dict[Unit, float]) -> Leaf:
-        return replace(self, signs=self.signs | signs, candidates=(), polished=0)
+    def child(self, unit: Unit, sign: float) -> Leaf:
+        return replace(self, signs=self.signs | {unit: sign}, candidate=None, polished=0)
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,11 @@ class Pair:
         return Pair(proof if self.scout is self.proof else self.scout.some(index), proof)
 
 
-def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[list[Leaf], Tensor]:
-    """The leaves with their bounds, candidates and slopes; and for each, the point at which its bound is attained."""
+def measure(pair: Pair, leaves: list[Leaf], steps: int) -> tuple[list[Leaf], Tensor]:
+    """The leaves with their bounds, candidates and slopes; and for each, the point at which its bound is attained.
+
+    All of them were polished equally often.
+    """
     device = pair.scout.boxes[0].radius.device
     owner = torch.tensor([leaf.image for leaf in leaves], device=device)
     layers = sorted({number for leaf in leaves for number, _ in leaf.signs})
@@ -62,7 +65,7 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[li
     scout = replace(
         branch(pair.scout, owner, signs), tilt=None if tilt is None else tilt.to(pair.scout.boxes[0].radius)
     )
-    rate = 0.25 * 0.7 ** min(leaf.polished for leaf in leaves)
+    rate = RATE * 0.7 ** leaves[0].polished
     best, extra = descend(
         lambda s, e: scout.bound(s, extra=e, joint=True), slopes, steps, signs=signs, extra=betas, rate=rate
     )
@@ -81,7 +84,7 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[li
             joint=True,
         )
         bound = torch.where(bound.isnan(), torch.inf, bound)
-        candidates = _candidates(proof, watch, signs, splits)
+        candidates = _candidates(proof, watch, signs)
         box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(pair.scout.boxes[0].radius)
         # The corner of a box lies outside of an ℓ2 or ℓ1 ball: there the image itself has to do.
         point = box.middle + box.radius * slope.sign() if box.within is None else box.points
@@ -91,7 +94,7 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int, splits: int) -> tuple[li
         betas_of = dict(zip(leaf.signs, next(multipliers), strict=True))
         kept = {number: slope[row].half() for number, slope in best.items()}
         value = min(leaf.bound, values[row])  # it is a part of its parent
-        measured.append(replace(leaf, bound=value, betas=betas_of, slopes=kept, candidates=candidates[row]))
+        measured.append(replace(leaf, bound=value, betas=betas_of, slopes=kept, candidate=candidates[row]))
     return measured, point
 
 
@@ -142,27 +145,22 @@ def _sparse(extra: Choice, leaves: list[Leaf]) -> list[list[float]]:
     return result
 
 
-def _candidates(linear: Linear, watch: Choice, signs: Choice, count: int) -> list[tuple[Unit, ...]]:
-    """The unsplit units with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
+def _candidates(linear: Linear, watch: Choice, signs: Choice) -> list[Unit | None]:
+    """The unsplit unit with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
     scores, units = [], []
     for number in linear.bends:
-        box = linear.box(number)
-        score = watch[number].abs() * _height(box)
+        score = watch[number].abs() * _height(linear.box(number))
         if number in signs:
             score = torch.where(signs[number] == 0, score, 0)
-        flat = score.flatten(1)
-        top = flat.topk(min(count, flat.shape[1]), dim=1)
-        scores.append(top.values)
-        units.append(torch.stack([torch.full_like(top.indices, number), top.indices], dim=2))
+        best, unit = score.flatten(1).max(1)
+        scores.append(best)
+        units.append(unit)
     if not scores:  # a network without ReLUs
-        return [()] * len(linear.boxes[0].radius if linear.owner is None else linear.owner)
-    score, unit = torch.cat(scores, 1), torch.cat(units, 1)
-    order = score.argsort(dim=1, descending=True)[:, :count]
-    best, units_of = score.gather(1, order).tolist(), unit.gather(1, order[..., None].expand(-1, -1, 2)).tolist()
-    return [
-        tuple((layer, number) for (layer, number), value in zip(row, high, strict=True) if value > 0)
-        for row, high in zip(units_of, best, strict=True)
-    ]
+        return [None] * len(linear.boxes[0].radius if linear.owner is None else linear.owner)
+    best, layer = torch.stack(scores, 1).max(1)
+    unit = torch.stack(units, 1).gather(1, layer[:, None]).squeeze(1)
+    found = zip(best.tolist(), layer.tolist(), unit.tolist(), strict=True)
+    return [(linear.bends[place], number) if value > 0 else None for value, place, number in found]
 
 
 def _height(box: Box) -> Tensor:

@@ -99,7 +99,8 @@ def _open_onnx(content: bytes) -> Program:
     def run(images: Tensor) -> dict[str, Tensor]:
         if images.requires_grad and torch.is_grad_enabled():
             raise ProodError(
-                "the classifier runs in onnxruntime, which has no gradients: attack it without (--attacks square)"
+                "the classifier runs in onnxruntime, which has no gradients: attack it by 'prood evaluate' with "
+                "--attacks square"
             )
         values = session.run(outputs, {name: np.ascontiguousarray(images.cpu().numpy().astype(kind))})
         # Sequences and maps, as scikit-learn's exporters add them, are no tensors.
