@@ -222,3 +222,9 @@ def test_pictures_of_several_sizes_are_not_damaged_but_what_is_is(folder: Path) 
     assert (found["sizes"], found["readable"], found["damaged"]) == (None, False, False)
     assert "3 of all 4" in said
     assert said.count("✗ damaged") == 1
+
+
+def test_a_split_that_does_not_exist_is_no_fault_of_the_set() -> None:
+    register(stored(Reader(PIXELS)), splits=("train", "test"))
+    with pytest.raises(ProodError, match="'toys' has no split 'tset': choose one of toys:train, toys:test"):
+        run("toys:tset")

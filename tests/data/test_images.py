@@ -174,3 +174,11 @@ def test_classes_that_a_model_does_not_know() -> None:
     with pytest.raises(ProodError, match=r"named has classes that the model does not know \(elk\): leave them out"):
         named([0, 1, 1], "cat", "elk").numbered_as(("cat", "dog"))
     assert named([0, 0], "cat", "elk").numbered_as(("dog", "cat")).labels.tolist() == [1, 1]  # type: ignore[union-attr]
+
+
+def test_labels_for_a_model_are_among_its_classes() -> None:
+    one = named([0, 1, 2], "a", "b", "c")
+    assert one.labels_of(3).tolist() == [0, 1, 2]  # type: ignore[union-attr]
+    assert ImageSet("bare", one.images).labels_of(3) is None
+    with pytest.raises(ProodError, match="has the label 2, but the model has 2 classes"):
+        one.labels_of(2)

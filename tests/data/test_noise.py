@@ -73,3 +73,11 @@ def test_a_single_pixel_has_no_range() -> None:
     with pytest.raises(ProodError, match="single pixel"):
         smooth_noise(2, (1, 1, 1), 0)
     assert smooth_noise(2, (1, 1, 2), 0).images.flatten(1).sum(1).tolist() == [255, 255]
+
+
+@pytest.mark.parametrize("make", [uniform_noise, smooth_noise])
+def test_more_than_memory_holds_is_refused_at_once(make) -> None:
+    with pytest.raises(
+        ProodError, match="cannot keep 10,000,000,000 images of noise in memory: ask for at most 2,796,"
+    ):
+        make(10**10, (3, 32, 32), 0)

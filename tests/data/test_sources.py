@@ -89,6 +89,11 @@ def test_noise_gets_count_shape_and_seed(registry: dict) -> None:
         load("grey:test", like=tiny())
 
 
+def test_no_name_is_not_the_folder_that_one_is_in() -> None:
+    with pytest.raises(ProodError, match="there is no image set without a name"):
+        load("")
+
+
 def test_a_file_source_gets_the_path_even_with_colons_and_is_read_anew(registry: dict) -> None:
     paths = []
 

@@ -322,6 +322,19 @@ def test_bad_input_is_said_before_anything_is_computed(f, inside, outside, chang
         evaluate(Unused(f), **({"inside": inside, "outside": outside, "eps": 0.1} | change))
 
 
+def test_labels_that_the_model_does_not_have_are_refused_before_anything_is_made(f, inside, outside, tmp_path):
+    more = ImageSet("more", inside.images, inside.labels + 1)
+    with pytest.raises(ProodError, match="'more' has the label 4, but the model has 4 classes"):
+        evaluate(f, inside=more, outside=outside, eps=0.1, folder=tmp_path)
+    assert read_results(tmp_path) is None
+
+
+def test_radii_come_in_any_row(f, inside, outside):
+    for radii in (np.array([0.1, 0.2]), (0.1, 0.2, 0.1), iter([0.1, 0.2])):
+        found = evaluate(f, inside=inside, outside=outside, eps=radii)
+        assert [(one.outside, one.eps) for one in found] == [(name, eps) for name in outside for eps in (0.1, 0.2)]
+
+
 def test_a_batch_of_big_images_is_smaller(f, inside, outside, monkeypatch):
     sizes = []
 

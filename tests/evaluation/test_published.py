@@ -19,8 +19,8 @@ from prood.evaluation import (
     read_published,
     read_results,
 )
-from prood.evaluation.published import has_news, set_name
-from prood.models import fingerprint, load
+from prood.evaluation.published import has_news
+from prood.models import fingerprint, load, save
 from prood.training import combine, load_recipe, train
 
 RECIPE = """
@@ -169,11 +169,23 @@ def test_what_must_not_be_published(runs, prood_run, tmp_path):
     shutil.copy(runs / "prood" / "results.json", prood_run)
     first, second, *_ = read_results(prood_run)
     Results((first, replace(second, inside="other:test"))).save(prood_run)
-    with pytest.raises(ProodError, match=r"several in-distributions \(in, other\)"):
+    with pytest.raises(ProodError, match=r"several in-distributions \(in, other\), .*: remove .*results\.json"):
         publish(prood_run, tmp_path / "p.json", **WORDS)
     assert not (tmp_path / "p.json").exists()
     with pytest.raises(ProodError, match="no model at"):
         publish(tmp_path / "nosuch", tmp_path / "p.json", **WORDS)
+
+
+def test_of_several_in_distributions_the_models_own_is_published(prood_run, tmp_path):
+    model, about = load(prood_run)
+    data = {"digits:train": "0", **about.data}
+    save(model, prood_run / "model.safetensors", recipe=about.recipe, data=data, eps=about.eps, classes=about.classes)
+    own, *others = (replace(one, inside="digits:test") for one in read_results(prood_run))
+    Results((own, *(replace(one, inside="other:test") for one in others))).save(prood_run)
+    content = publish(prood_run, tmp_path / "out" / "p.json", **WORDS)
+    assert (content["inside"], len(content["evaluations"])) == ("digits", 1)
+    (published,) = read_published(tmp_path / "out")
+    assert not has_news(prood_run, published)  # what was evaluated on the other is none
 
 
 def test_files_that_are_not_published(runs, tmp_path):
@@ -202,22 +214,6 @@ def test_files_that_are_not_published(runs, tmp_path):
     (tmp_path / "a" / "wrong.json").write_text(json.dumps(whole | {"format": 2}))
     with pytest.raises(ProodError, match=r"wrong\.json was written by a newer Prood"):
         read_published(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("svhn", "svhn"),
-        ("svhn:test", "svhn"),
-        ("svhn:train", "svhn:train"),
-        ("mosaic:svhn/test", "svhn"),
-        ("mosaic:a/b/svhn/train", "svhn:train"),
-        ("npz:svhn.npz", "svhn"),
-        ("folder:my/svhn", "svhn"),
-    ],
-)
-def test_the_column_of_a_set(name, short):
-    assert set_name(name) == short
 
 
 def one(outside="svhn", eps=0.01, **change) -> Evaluation:

@@ -100,3 +100,10 @@ def test_what_cannot_be_measured_is_refused() -> None:
         robust_accuracy(discriminator("digits", image=(1, 8, 8)), images(), EPS, attacks=ATTACK)
     with pytest.raises(ProodError, match="preset"):
         robust_accuracy(linear(), images(), EPS, attacks="slow")
+
+
+def test_labels_that_the_model_does_not_have_are_refused() -> None:
+    given = images()
+    more = ImageSet("more", given.images, given.labels + 1)  # type: ignore[operator]
+    with pytest.raises(ProodError, match=f"has the label {CLASSES}, but the model has {CLASSES} classes"):
+        robust_accuracy(linear(), more, EPS, attacks=ATTACK)

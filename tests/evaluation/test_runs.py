@@ -11,7 +11,8 @@ from PIL import Image
 from prood import ProodError, pretrained
 from prood.data import load, open_set
 from prood.evaluation import Evaluation, Results, evaluate_run, gather, parse_radii, read_results
-from prood.models import Discriminator, ProoD, save
+from prood.evaluation.runs import counterpart
+from prood.models import Discriminator, ProoD, save, small
 
 
 @pytest.fixture
@@ -49,16 +50,38 @@ def test_a_shipped_model_is_evaluated_by_its_name(run, monkeypatch):
     assert list(read_results("elsewhere")) == [other] == [replace(one, seconds=other.seconds)]
 
 
-def test_the_in_distribution_is_the_test_split_of_the_training_data(f, tmp_path):
-    save(f, tmp_path / "model.safetensors", data={"digits:train": "x", "photographs:train": "y"})
+def test_the_in_distribution_is_the_test_split_of_the_training_data(tmp_path):
+    save(small(8, width=4), tmp_path / "model.safetensors", data={"digits:train": "x", "photographs:train": "y"})
     (one,) = evaluate_run(tmp_path, outside=["uniform"], eps=[0.1], attacks=None, limit=5, device="cpu")
     assert one.inside == "digits:test"
     assert one.fingerprints["inside"] == load("digits:test").fingerprint()
 
 
-def test_what_is_not_said_is_what_the_recipe_plans(f, tmp_path):
+@pytest.mark.parametrize(
+    ("trained_on", "test_set"),
+    [
+        ("cifar10:train", "cifar10:test"),
+        ("folder:train/mine/train", "folder:train/mine/test"),
+        ("npz:mine/train.npz", "npz:mine/test.npz"),
+        ("npz:mine/strain.npz", None),
+        ("npz:train/mine.npz", None),
+        ("cifar10:test", None),
+        ("", None),
+    ],
+)
+def test_the_test_set_beside_a_training_set(trained_on, test_set):
+    assert counterpart(trained_on) == test_set
+
+
+def test_what_is_not_said_is_what_the_recipe_plans(tmp_path):
     plan = {"outside": ["uniform", "photographs"], "eps": [0.1, 0.2], "limit": 3}
-    save(f, tmp_path / "model.safetensors", data={"digits:train": "x"}, eps=0.5, recipe={"evaluate": plan})
+    save(
+        small(8, width=4),
+        tmp_path / "model.safetensors",
+        data={"digits:train": "x"},
+        eps=0.5,
+        recipe={"evaluate": plan},
+    )
     results = evaluate_run(tmp_path, attacks=None, device="cpu")
     assert [(one.outside, one.eps, one.images) for one in results] == [
         (name, eps, 3) for name in plan["outside"] for eps in plan["eps"]
@@ -102,8 +125,8 @@ def test_a_joint_model_takes_the_bounds_of_the_run_that_its_discriminator_is_fro
     assert (computed.gauc, computed.identity) == (reused.gauc, reused.identity)
 
 
-def test_of_a_set_on_disk_only_what_is_needed_is_read(f, tmp_path):
-    save(f, tmp_path / "run" / "model.safetensors", data={"digits:train": "x"})
+def test_of_a_set_on_disk_only_what_is_needed_is_read(tmp_path):
+    save(small(8, width=4), tmp_path / "run" / "model.safetensors", data={"digits:train": "x"})
     (tmp_path / "pictures").mkdir()
     for number, image in enumerate(load("digits:test").images[:6]):
         Image.fromarray(image[0].numpy()).save(tmp_path / "pictures" / f"{number}.png")

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.table import labels, latest, radius_text, results_table, tables
+from prood.evaluation.table import labels, latest, radius_text, results_table, set_name, tables
 
 
 def made(model, outside="smooth", eps=0.3, auc=0.9, gauc=0.5, aauc=0.7, accuracy=0.99, **more):
@@ -105,16 +105,37 @@ def test_intervals_come_along():
     [
         (8 / 255, "8/255"), (1 / 255, "1/255"), (0.3, "0.3"), (0.2, "0.2"), (51 / 255 + 1e-17, "0.2"), (0.0, "0"),
         (1.0, "1"), (0.03, "0.03"), (0.012345678, "0.0123457"), (1e-9, "1e-09"), (0.031372549, "8/255"), (2.0, "2"),
+        (1e308, "1e+308"),
     ],
 )  # fmt: skip
 def test_radii(eps, text):
     assert radius_text(eps) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("svhn", "svhn"),
+        ("svhn:test", "svhn"),
+        ("svhn:train", "svhn:train"),
+        ("mosaic:svhn/test", "svhn"),
+        ("mosaic:a/b/svhn/train", "svhn:train"),
+        ("npz:svhn.npz", "svhn"),
+        ("npz:svhn/test.npz", "svhn"),
+        ("npz:svhn/train.npz", "svhn:train"),
+        ("folder:my/svhn", "svhn"),
+    ],
+)
+def test_the_column_of_a_set(name, short):
+    assert set_name(name) == short
+
+
 def test_labels_are_short_where_that_is_clear():
     names = ["photographs:test", "npz:a.npz", "npz:/far/away/b.npz", "smooth", ":odd"]
     assert list(labels(names).values()) == ["photographs", "a", "b", "smooth", ":odd"]
     assert labels(["smooth", "smooth:test"]) == {"smooth": "smooth", "smooth:test": "smooth:test"}
+    own = ["folder:others/test", "folder:mine", "mosaic:/far/svhn/test", "digits:train"]
+    assert list(labels(own).values()) == ["others", "folder:mine", "svhn", "digits:train"]  # not 'test' or 'folder'
     assert labels(["npz:x/a.npz", "npz:y/a.npz"]) == {"npz:x/a.npz": "npz:x/a.npz", "npz:y/a.npz": "npz:y/a.npz"}
 
 

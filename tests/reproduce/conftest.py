@@ -16,7 +16,7 @@ from prood.reproduce import Lab
 
 RECIPE = """
 [data]
-inside = "npz:{folder}/squares.npz"
+inside = "npz:{folder}/squares/train.npz"
 outside = "npz:{folder}/ramps.npz"
 held_back = 10
 [networks.classifier]
@@ -35,10 +35,12 @@ limit = 6
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory, squares_and_ramps: tuple[np.ndarray, ...]) -> Path:
-    """The recipe's file, with its two image sets beside it."""
+    """The recipe's file, with its image sets beside it."""
     folder = tmp_path_factory.mktemp("tiny")
     squares, labels, ramps = squares_and_ramps
-    np.savez(folder / "squares.npz", images=squares, labels=labels)
+    (folder / "squares").mkdir()
+    for split, rows in (("train", slice(None)), ("test", slice(0, None, 2))):
+        np.savez(folder / "squares" / f"{split}.npz", images=squares[rows], labels=labels[rows])
     np.savez(folder / "ramps.npz", images=ramps)
     text = RECIPE.format(folder=folder)
     for method in ("plain", "oe", "discriminator", "prood", "robust"):

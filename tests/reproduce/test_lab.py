@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prood import processes
+from prood import data, processes
 from prood.errors import ProodError
 from prood.evaluation.published import method_of
 from prood.models import ProoD, fingerprint, load
@@ -85,6 +85,21 @@ def test_the_images_are_those_that_evaluations_take(trained):
     sets = list(trained.outside().values())
     assert [len(images) for images in sets] == [6, 6]
     assert [images.fingerprint() for images in sets] == [one.fingerprints["outside"] for one in certified]
+
+
+def test_the_in_distribution_is_the_test_set_beside_the_one_trained_on(trained, tiny):
+    train, test = (data.load(f"npz:{tiny.parent}/squares/{split}.npz") for split in ("train", "test"))
+    assert trained.inside().fingerprint() == test.fingerprint() != train.fingerprint()
+    assert {one.inside for one in trained.published("oe").evaluations} == {"squares"}
+
+
+@pytest.mark.parametrize("inside", ["folder:{}/all", "npz:{}/squares.npz"])
+def test_a_recipe_without_a_known_test_set_is_refused_at_once(tiny, tmp_path, inside):
+    recipe = tmp_path / "own.toml"
+    text = tiny.read_text().replace(f"npz:{tiny.parent}/squares/train.npz", inside.format(tmp_path))
+    recipe.write_text(text)
+    with pytest.raises(ProodError, match="recipe 'own' does not say which test set belongs to"):
+        Lab(str(recipe), tmp_path)
 
 
 def test_held_back_images_are_the_recipes_or_those_for_validation(trained, tmp_path):

@@ -43,7 +43,7 @@ def write(results, lab="quickstart", key="figure-curve", **changes):
 
 
 def test_without_experiments_the_page_says_so(tmp_path):
-    assert "No experiment has been made here yet." in experiments_page(tmp_path)
+    assert "No experiment is stored in this folder." in experiments_page(tmp_path)
 
 
 def test_a_section_says_what_the_file_says(tmp_path):

@@ -134,7 +134,7 @@ def _make(entry: Entry, recipe: Recipe, out: Path, seed: int | None, device: str
         options |= {"discriminator": out / "discriminator", "shift": recipe.shift}
     train(entry.method, recipe.with_settings(entry.method, settings), run, **options)
     if processes.is_main():
-        console.print(f"{entry.title:<14} trained in {_seconds(run) or 0:.0f} s → {run}", soft_wrap=True)
+        console.print(f"{entry.title:<14} trained in {_seconds(run) or 0:.0f} s → {run}", markup=False, soft_wrap=True)
 
 
 def _row(entry: Entry, run: Path, evaluations: list[Evaluation], device: str | None) -> Row:

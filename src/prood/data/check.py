@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prood.data.catalog import Facts
 from prood.data.formats.folder import OtherShape
-from prood.data.sources import Images, find, open_set
+from prood.data.sources import Images, find, open_set, split_of
 from prood.errors import ProodError
 
 MANY = 200_000  # images; of more, a sample is read
@@ -47,9 +47,11 @@ def check(name: str, console: Console, *, everything: bool = False) -> list[Find
     source = find(name)
     if source.splits == ():
         raise ProodError(f"'{source.name}' is generated: there is nothing to check")
+    one = ":" in name or source.splits == ("PATH",)
+    if one and source.splits != ("PATH",):
+        split_of(source, name.partition(":")[2])  # a name that is wrong says nothing about the set
     if source.public is not None and not source.public.present:
         raise ProodError(f"the image set '{source.name}' is not here: {source.public.how_to_get(source.name)}")
-    one = ":" in name or source.splits == ("PATH",)
     findings = []
     for full in [name] if one else [f"{source.name}:{split}" for split in source.splits]:
         facts = source.public.facts.get(full.partition(":")[2]) if source.public else None

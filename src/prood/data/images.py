@@ -99,6 +99,16 @@ class ImageSet:
         numbers = torch.tensor([places.get(name, -1) for name in self.classes], device=self.labels.device)
         return replace(self, labels=numbers[self.labels], classes=tuple(classes))
 
+    def labels_of(self, classes: int) -> Tensor | None:
+        """The labels, on the CPU, for a model with so many classes: one that it cannot name is refused."""
+        if self.labels is None:
+            return None
+        highest = int(self.labels.max())
+        if highest >= classes:
+            fault = f"has the label {highest}, but the model has {classes} classes, counted from 0"
+            raise _wrong(self.name, f"{fault}: leave such images out, or number them as the model does")
+        return self.labels.cpu()
+
     def fingerprint(self) -> str:
         """16 hex digits of sha256 over the images and labels; a run records it to say which data it used.
 

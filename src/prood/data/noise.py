@@ -4,6 +4,9 @@ An image depends on (seed, index) and on nothing else, so the clean, the attacke
 images, and a small set is the beginning of a bigger one with the same seed.
 """
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -16,17 +19,18 @@ _UNIFORM = int.from_bytes(b"uniform")
 _SMOOTH = int.from_bytes(b"smooth")
 _WIDTHS = (1.0, 2.5)
 _TRUNCATE = 4.0
+_MOST = 2**33
+"""Bytes that noise may take in memory, 8 GiB: 2.8 million images of CIFAR's size."""
 
 
 @noise_source("uniform", description="every pixel uniform and independent")
 def uniform_noise(count: int, shape: Shape, seed: int) -> ImageSet:
     """Every byte uniform in 0 … 255, independent of all others."""
-    _check(count, shape)
-    images = [
-        torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator(seed, _UNIFORM, index))
-        for index in range(count)
-    ]
-    return ImageSet("uniform", torch.stack(images))
+
+    def image(index: int) -> Tensor:
+        return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator(seed, _UNIFORM, index))
+
+    return ImageSet("uniform", _images(count, shape, image))
 
 
 @noise_source("smooth", description="uniform noise, blurred and stretched to the full range (paper, App. D)")
@@ -36,10 +40,9 @@ def smooth_noise(count: int, shape: Shape, seed: int) -> ImageSet:
     Uniform noise, filtered in each channel by a Gaussian whose width σ ~ U[1, 2.5] is drawn for each image, then
     x' = (x − min x) / (max x − min x) over all channels of the image, so that 0 and 255 both occur.
     """
-    _check(count, shape)
-    if shape[0] * shape[1] * shape[2] < 2:
+    if math.prod(shape) == 1:
         raise ProodError("smooth noise of a single pixel has no range to stretch: ask for a bigger image")
-    return ImageSet("smooth", torch.stack([_smooth(shape, seed, index) for index in range(count)]))
+    return ImageSet("smooth", _images(count, shape, lambda index: _smooth(shape, seed, index)))
 
 
 def _smooth(shape: Shape, seed: int, index: int) -> Tensor:
@@ -71,8 +74,15 @@ def _filter_matrix(size: int, sigma: float) -> Tensor:
     return matrix.scatter_add_(1, reached, weights.expand(size, -1))
 
 
-def _check(count: int, shape: Shape) -> None:
+def _images(count: int, shape: Shape, image: Callable[[int], Tensor]) -> Tensor:
     if count < 1:
         raise ProodError(f"cannot make {count} images of noise: ask for at least 1")
     if len(shape) != 3 or min(shape) < 1:
         raise ProodError(f"cannot make noise of shape {tuple(shape)}: give (C, H, W)")
+    most = _MOST // math.prod(shape)
+    if count > most:
+        raise ProodError(f"cannot keep {count:,} images of noise in memory: ask for at most {most:,} of this size")
+    images = torch.empty(count, *shape, dtype=torch.uint8)
+    for index in range(count):
+        images[index] = image(index)
+    return images

@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from prood.data.bundled import bundled
+from prood.data.formats.pictures import MIXED
 from prood.data.images import ImageSet
 from prood.data.order import generator
 from prood.data.sources import source
@@ -22,14 +23,6 @@ from prood.errors import ProodError
 _SIDE = 28
 _LARGEST = 112
 _SEED = 0
-_FILTERS = (
-    Image.Resampling.BOX,
-    Image.Resampling.BILINEAR,
-    Image.Resampling.HAMMING,
-    Image.Resampling.BICUBIC,
-    Image.Resampling.LANCZOS,
-)
-
 # The first 100 of the 200 images in lfw_subset.npy are faces; the rest are bits of background.
 _FACES = 100
 
@@ -124,7 +117,7 @@ def _patch(photograph: Image.Image, random: torch.Generator) -> Tensor:
 
 
 def _filter(u: float) -> Image.Resampling:
-    return _FILTERS[math.floor(u * len(_FILTERS))]
+    return MIXED[math.floor(u * len(MIXED))]
 
 
 def _resize(image: Image.Image, box: tuple[int, int, int, int], how: Image.Resampling) -> Tensor:

@@ -159,14 +159,14 @@ def open_set(
         if colon:
             raise ProodError(f"'{key}' has no splits: write '{key}' instead of '{name}'")
         if shape is None:
-            raise ProodError(f"'{name}' has no image size of its own: give load(..., like=) a set to match")
+            raise ProodError(f"'{name}' is noise of any size: name images, or give load(..., like=) a set to match")
         return entry.make_noise(count, shape, seed)
     if entry.read_file is not None:
         if not rest:
             raise ProodError(f"'{name}' names no file: write '{key}:PATH'")
         # Not Path.expanduser, which raises an error of its own for a user that does not exist.
         return entry.read_file(Path(os.path.expanduser(rest)), shape)
-    wanted = _split(entry.source, rest if colon else None, split)
+    wanted = split_of(entry.source, rest if colon else None, split)
     if entry.read_split is not None:
         return entry.read_split(wanted)
     assert entry.read_public is not None
@@ -226,6 +226,8 @@ def _entry(name: str) -> _Entry:
     key = name.partition(":")[0]
     entry = _REGISTRY.get(key) or _own(key)
     if entry is None:
+        if not name:
+            raise ProodError("there is no image set without a name: 'prood data list' shows what there is")
         if Path(name).is_dir():
             raise ProodError(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
         if os.sep in key or Path(key).suffix:
@@ -236,7 +238,8 @@ def _entry(name: str) -> _Entry:
     return entry
 
 
-def _split(source: Source, asked: str | None, default: str | None) -> str:
+def split_of(source: Source, asked: str | None, default: str | None = None) -> str:
+    """The split that was asked for, else the only one there is, else `default`; any other is refused."""
     splits = source.splits
     if asked is None and len(splits) == 1:
         return splits[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def evaluate(
     *,
     inside: ImageSet,
     outside: Mapping[str, ImageSet],
-    eps: float | Sequence[float],
+    eps: float | Iterable[float],
     attacks: str | Attack | None = None,
     stop: Stop = "auc",
     method: Method = "best",
@@ -94,13 +94,14 @@ def evaluate(
     }
     prints = {"model": fingerprint(score.model), "inside": inside.fingerprint()}
     prints |= {"attack": identity(attack=repr(attack))} if attack else {}  # a preset may be another one day
+    radii = _radii(eps)
     plan: list[tuple[ImageSet, dict[str, Any]]] = []
     for title, images in outside.items():
         if images.shape != inside.shape:
             raise ProodError(f"{title} has images of shape {images.shape}, but {inside.name} of shape {inside.shape}")
         chosen = images if limit is None else images.subset(limit, seed)
         settings = common | {"outside": title, "fingerprints": prints | {"outside": chosen.fingerprint()}}
-        plan += [(chosen, settings | {"eps": radius}) for radius in _radii(eps)]
+        plan += [(chosen, settings | {"eps": radius}) for radius in radii]
 
     results = _usable(folder) if folder else Results()
     missing = [(images, settings) for images, settings in plan if results.find(identity(**settings)) is None]
@@ -152,20 +153,20 @@ class Reference:
 
     @staticmethod
     def of(bench: Bench, inside: ImageSet) -> Reference:
-        scores = bench.over(inside, bench.score)
         logits = bench.score.logits(inside.floats([0]).to(bench.device))
-        if logits is None:
-            return Reference(scores, None, None)
-        if inside.labels is None:
-            return Reference(scores, None, logits.shape[1])
+        classes = None if logits is None else logits.shape[1]
+        labels = None if classes is None else inside.labels_of(classes)
+        scores = bench.over(inside, bench.score)
+        if labels is None:
+            return Reference(scores, None, classes)
 
         def guess(images: Tensor) -> Tensor:
             logits = bench.score.logits(images)
             assert logits is not None
             return logits.argmax(1)
 
-        right = bench.over(inside, guess).long() == inside.labels.cpu()
-        return Reference(scores, right.double().mean().item(), logits.shape[1])
+        right = bench.over(inside, guess).long() == labels
+        return Reference(scores, right.double().mean().item(), classes)
 
 
 def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet, found: Measured) -> Evaluation:
@@ -220,8 +221,8 @@ def _known(reuse: Results | None, score: Score, settings: dict[str, Any]) -> Ten
     return None
 
 
-def _radii(eps: float | Sequence[float]) -> list[float]:
-    radii = [float(radius) for radius in (eps if isinstance(eps, Sequence) else [eps])]
+def _radii(eps: float | Iterable[float]) -> list[float]:
+    radii = [float(radius) for radius in (eps if isinstance(eps, Iterable) else [eps])]
     wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 0)]
     if wrong or not radii:
         raise ProodError(f"eps is a radius, or several, none of them negative: {wrong[0] if wrong else 'none given'}")

@@ -134,12 +134,12 @@ class Fitted:
 
 
 def best_shift(sample: Pairs, least_auc: float, shifts: Iterable[float] = SHIFTS) -> Fitted:
-    """Of single shifts that with the highest GAUC among those with this AUC or more; without one, the highest AUC."""
+    """Of single shifts the best with this AUC or more, by GAUC and `TRUST`; without one, that with the highest AUC."""
     return max((_fitted(sample, Curve.shifted(shift)) for shift in shifts), key=lambda one: _rank(one, least_auc))
 
 
 def fit_fusion(sample: Pairs, least_auc: float, options: FitOptions | None = None) -> Fitted:
-    """The highest GAUC found among curves with an AUC of `least_auc` or more; without such a one, the highest AUC.
+    """The best curve found with an AUC of `least_auc` or more, by GAUC and `TRUST`; without one, the highest AUC.
 
     A search without derivatives on the exact, stepwise AUCs: from the best single shift and the best places of a grid
     it goes to the best neighbour along the axes and along random directions, and halves its step where none is better.

@@ -10,7 +10,7 @@ from typing import Any
 from prood import data, processes
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.evaluation.asymptotics.far import Far, far_away
+from prood.evaluation.asymptotics.far import TRAJECTORIES, Far, far_away
 from prood.evaluation.results import Evaluation
 from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.evaluation.runs import part_of
@@ -36,7 +36,7 @@ def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Me
     target = processes.device(device)
     model, about = load(run, device=target)
     inside = data.load(evaluation.inside).numbered_as(about.classes)
-    outside = part_of(evaluation.outside, inside, evaluation.limit or 0, evaluation.seed)
+    outside = part_of(evaluation.outside, inside, TRAJECTORIES, evaluation.seed)
     robustness = None
     if evaluation.accuracy is not None:
         options: dict[str, Any] = {"attacks": evaluation.attacks, "limit": evaluation.limit, "seed": evaluation.seed}

@@ -18,11 +18,10 @@ from prood.evaluation.published import (
     method_of,
     read_json,
     read_published,
-    set_name,
 )
 from prood.evaluation.report.formats import MEANING
 from prood.evaluation.seeds import Group, Statistic, grouped
-from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
+from prood.evaluation.table import METRICS, MISSING, Kind, radius_text, set_name
 
 HEAD = """# Results
 
@@ -41,7 +40,7 @@ The paper: {source}."""
 SPEED = """Seconds an epoch, and how far that is from what the arithmetic allows: `limit` is the time that the
 multiplications alone would take at the rate of a large matrix product, `fraction` its share of the time measured.
 `plain` is the same step written the plain way, `ratio` how many times longer that takes."""
-NOTHING = "Nothing has been published here yet."
+NOTHING = "Nothing is published in this folder."
 _OTHERS = ("Plain", "OE", "EB", "ACET", "ATOM", "GOOD80", "GOOD100", "CCU")
 ORDER = (*_OTHERS, "ProoD-Disc", "ProoD-S", "ProoD", "Robust", "Robust-ProoD")
 SETS = ("cifar100", "cifar10", "svhn", "lsun-classroom", "smooth")  # in the paper's order

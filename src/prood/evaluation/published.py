@@ -16,7 +16,8 @@ from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation.measured import Measured, from_json, read_measured
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, check_kinds, read_results
-from prood.evaluation.table import METRICS
+from prood.evaluation.runs import own_test_set
+from prood.evaluation.table import METRICS, set_name
 from prood.models import fingerprint, load
 
 FORMAT = 1
@@ -83,17 +84,6 @@ def method_of(evaluation: Evaluation) -> str:
     return evaluation.certificate.partition(",")[0] or "unknown"
 
 
-def set_name(name: str) -> str:
-    """'svhn' of svhn, svhn:test, mosaic:svhn/test and npz:svhn.npz: the column that a set belongs to."""
-    source, _, rest = name.partition(":")
-    if rest in ("", "test"):
-        return source
-    folder, slash, split = rest.rpartition("/")
-    if slash and split in ("train", "test"):
-        return PurePosixPath(folder).name + ("" if split == "test" else f":{split}")
-    return PurePosixPath(rest).stem if "." in rest or slash else name
-
-
 def publish(
     run: Path | str,
     file: Path | str,
@@ -107,6 +97,7 @@ def publish(
     """Write what a run's folder says into one file, and return its content.
 
     What the file has of the same weights before, and the folder has not, stays in it: it may be of another machine.
+    Of evaluations on several in-distributions, those on the test set of its own are published.
     `outside` is the training out-distribution. `hardware` is what it was trained on; if it is not given, where it was
     evaluated. `seed` is for a model that has none of its own, such as a combined one.
     """
@@ -120,8 +111,13 @@ def publish(
         raise ProodError(f"{run / RESULTS_FILE} holds evaluations of other weights: remove it and evaluate again")
     insides = {set_name(one.inside) for one in results}
     if len(insides) > 1:
-        names = ", ".join(sorted(insides))
-        raise ProodError(f"{run} was evaluated on several in-distributions ({names}): publish one at a time")
+        own = set_name(own_test_set(about) or "")
+        if own not in insides:
+            raise ProodError(
+                f"{run} was evaluated on several in-distributions ({', '.join(sorted(insides))}), and none is known to "
+                f"be its own: remove {run / RESULTS_FILE} and evaluate on one of them"
+            )
+        insides, results = {own}, Results(tuple(one for one in results if set_name(one.inside) == own))
     before = read_one(Path(file)) if Path(file).is_file() else None
     kept = before if before is not None and before.weights == weights else None
     evaluations = {_key(one): one for one in map(_facts, [*(kept.evaluations if kept else ()), *results])}
@@ -196,7 +192,8 @@ def read_one(file: Path) -> Published:
 
 def has_news(run: Path | str, published: Published) -> bool:
     """Whether a run's folder holds evaluations or measurements that were not published of it yet."""
-    results = read_results(run) or Results()
+    found = read_results(run) or Results()
+    results = Results(tuple(one for one in found if set_name(one.inside) == published.inside))
     known = {_key(_facts(one)) for one in published.evaluations}
     return any(_key(_facts(one)) not in known for one in results) or (
         published.measured is None and bool(_measured(Path(run), results))
@@ -256,7 +253,7 @@ def portable(value: Any, key: str = "") -> Any:
     if "/" not in rest or not (colon or key.endswith("_run") or rest.startswith(("/", "~"))):
         return value
     parts = PurePosixPath(rest).parts
-    kept = parts[-2:] if parts[-1] in ("train", "test") else parts[-1:]
+    kept = parts[-2:] if parts[-1].removesuffix(".npz") in ("train", "test") else parts[-1:]
     return source + colon + "/".join(kept)
 
 

@@ -63,13 +63,15 @@ def robust_accuracy(
     score.model.to(device).eval()
     attack = preset(attacks) if isinstance(attacks, str) else attacks
     chosen = inside if limit is None else inside.subset(limit, seed)
-    if chosen.labels is None or not len(chosen):
-        raise ProodError(f"{inside.name} has no labelled images: robust accuracy needs them")
-    if score.logits(chosen.floats([0]).to(device)) is None:
+    logits = score.logits(chosen.floats([0]).to(device))
+    if logits is None:
         raise ProodError("a model that does not classify has no robust accuracy")
+    labels = chosen.labels_of(logits.shape[1])
+    if labels is None:
+        raise ProodError(f"{inside.name} has no labelled images: robust accuracy needs them")
     clean, attacked = torch.zeros(2, len(chosen), dtype=torch.float64)
-    for label in sorted(set(chosen.labels.tolist())):
-        rows = processes.own_rows((chosen.labels == label).nonzero().squeeze(1).cpu())
+    for label in sorted(set(labels.tolist())):
+        rows = processes.own_rows((labels == label).nonzero().squeeze(1))
         for part in torch.split(rows, BATCH):
             images = chosen.floats(part).to(device)
             # What is wrong already need not be attacked, and a search ends where the class changes.

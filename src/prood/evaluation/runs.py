@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from prood import data, processes
 from prood.bounds import Method
-from prood.data import ImageSet, StoredSet
+from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.results import Results, read_results
@@ -19,6 +20,7 @@ from prood.evaluation.stopping import Stop
 from prood.models import Metadata, load, model_path
 
 _LIMIT = 1000
+_TRAIN = re.compile(r"(?<=[:/])train(?=(\.npz)?$)")
 
 
 def evaluate_run(
@@ -58,7 +60,10 @@ def evaluate_run(
     if eps is None:
         raise ProodError(f"{run} was not trained for a radius: give one with --eps")
     limit = planned.get("limit", _LIMIT) if limit is None else limit
-    known = data.load(inside or _test_split(about, run), split="test").numbered_as(about.classes)
+    inside = inside or own_test_set(about)
+    if inside is None:
+        raise ProodError(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
+    known = data.load(inside, split="test").numbered_as(about.classes)
     others = {name: part_of(name, known, limit, seed) for name in outside}
     return evaluate(
         model,
@@ -157,15 +162,16 @@ def parse_radii(text: str) -> list[float]:
 
 
 def part_of(name: str, like: ImageSet, limit: int, seed: int) -> ImageSet:
-    """Of a set that stays on disk, only what is needed is read."""
+    """A seeded choice of `limit` images, all for 0 (of noise 1,000). If they stay on disk, only these are read."""
     found = data.open_set(name, like=like, count=limit or _LIMIT, seed=seed, split="test")
-    return found.subset(limit, seed).load() if limit and isinstance(found, StoredSet) else found.load()
+    return (found.subset(limit, seed) if limit else found).load()
 
 
-def _test_split(about: Metadata, run: Path) -> str:
+def counterpart(trained_on: str) -> str | None:
+    """The test set of cifar10:train, folder:mine/train or npz:mine/train.npz; None where the name does not tell."""
+    return _TRAIN.sub("test", trained_on) if _TRAIN.search(trained_on) else None
+
+
+def own_test_set(about: Metadata) -> str | None:
     """A model's first data set is its in-distribution."""
-    trained_on = next(iter(about.data), "")
-    for ending in (":train", "/train"):  # cifar10:train, mosaic:FOLDER/train
-        if trained_on.endswith(ending):
-            return trained_on.removesuffix("train") + "test"
-    raise ProodError(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
+    return counterpart(next(iter(about.data), ""))

@@ -20,9 +20,11 @@ from prood.compare import ENTRIES
 from prood.compare.entries import available
 from prood.data import ImageSet
 from prood.errors import ProodError
-from prood.evaluation import Published, evaluate_run, publish, read_published
+from prood.evaluation import Published, evaluate_run, publish
 from prood.evaluation.measured import measured
-from prood.evaluation.published import SHIFT_FILE, has_news, read_json, set_name
+from prood.evaluation.published import SHIFT_FILE, has_news, read_json, read_one
+from prood.evaluation.runs import counterpart, part_of
+from prood.evaluation.table import set_name
 from prood.models import MODEL_FILE, fingerprint, load
 from prood.reproduce.study import MODELS, PAPERS, STUDIES, Study
 from prood.training import Recipe, combine, images_to_choose_by, load_recipe, train
@@ -64,6 +66,7 @@ class Lab:
             raise ProodError(f"a seed counts once, not as in {', '.join(map(str, self.seeds))}: name different ones")
         if not self.base.evaluate.outside or not self.base.evaluate.eps:
             raise ProodError(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
+        _ = self.inside_name  # a recipe without one is refused now, too
 
     # The recipe and its images
 
@@ -98,25 +101,28 @@ class Lab:
 
     @property
     def inside_name(self) -> str:
-        return self.base.data.inside.removesuffix(":train")
+        """The test set of the in-distribution."""
+        trained_on = self.base.data.inside
+        found = counterpart(trained_on if ":" in trained_on else f"{trained_on}:train")
+        if found is None:
+            raise ProodError(
+                f"recipe {self.name!r} does not say which test set belongs to {trained_on}: call it FOLDER/train or "
+                "FOLDER/train.npz, and the test set beside it FOLDER/test or FOLDER/test.npz"
+            )
+        return found
 
     def inside(self) -> ImageSet:
-        """The whole test set of the in-distribution."""
-        return data.load(self.inside_name, split="test")
+        """All images of it."""
+        return data.load(self.inside_name)
 
     def outside(self) -> dict[str, ImageSet]:
         """The test out-distributions by name, and of each the images that evaluations take."""
-        return {name: self._part(name) for name in self.base.evaluate.outside}
+        planned = self.base.evaluate
+        return {name: part_of(name, self.inside(), planned.limit, seed=0) for name in planned.outside}
 
     def held_back(self) -> tuple[ImageSet, ImageSet]:
         """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""
         return images_to_choose_by(self.base)
-
-    def _part(self, name: str) -> ImageSet:
-        """As `evaluate_run` takes it."""
-        limit = self.base.evaluate.limit
-        found = data.open_set(name, like=self.inside(), count=limit or 1000, split="test")
-        return (found.subset(limit, 0) if limit else found).load()
 
     # Trained models
 
@@ -240,7 +246,4 @@ class Lab:
 
     def _read(self, run: str, seed: int) -> Published | None:
         file = self.file(run, seed)
-        if not file.is_file():
-            return None
-        (found,) = [one for one in read_published(file.parent) if one.file == file.name]
-        return found
+        return read_one(file) if file.is_file() else None

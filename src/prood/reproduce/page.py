@@ -23,7 +23,7 @@ experiment with `prood reproduce table NAME` or `figure NAME`.*
 
 The tables and figures of the paper, one after the other, on each set of models that we have: our numbers, and where the
 paper has the same, its numbers beside them. In percent where nothing else is said."""
-NOTHING = "No experiment has been made here yet."
+NOTHING = "No experiment is stored in this folder."
 NAMES = {
     "quickstart": "Quickstart: digits against photographs",
     "cifar10": "CIFAR-10",

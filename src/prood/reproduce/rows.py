@@ -8,8 +8,8 @@ from typing import Any
 from prood.evaluation import Group, Statistic
 from prood.evaluation.page import escaped, markdown_table, model_name, text_of
 from prood.evaluation.paper import PaperRow, paper_rows
-from prood.evaluation.published import method_of, set_name
-from prood.evaluation.table import METRICS, MISSING, Kind, radius_text
+from prood.evaluation.published import method_of
+from prood.evaluation.table import METRICS, MISSING, Kind, radius_text, set_name
 from prood.reproduce.lab import Lab
 from prood.reproduce.study import PAPERS
 

@@ -1,4 +1,6 @@
 import io
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +138,20 @@ def test_a_transparent_pixel_of_16_bits_is_black() -> None:
     deep = np.array([[65000, 65001, 300, 65000]], dtype=np.uint16)
     read = fit(decode(encoded(Image.fromarray(deep), transparency=65000)), (1, 1, 4))
     assert read.flatten().tolist() == [0, 253, 1, 0]
+
+
+def test_a_transparent_colour_of_16_bits_a_channel_is_black() -> None:
+    """Pillow reads the upper 8 bits of such a picture, and writes none: this one is made by hand."""
+    colours = [(65000, 300, 40000), (64000, 300, 40000)]
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 1, 16, 2, 0, 0, 0))
+    rows = chunk(b"IDAT", zlib.compress(b"\0" + b"".join(struct.pack(">HHH", *colour) for colour in colours)))
+    hidden = chunk(b"tRNS", struct.pack(">HHH", *colours[0]))
+    picture = decode(b"\x89PNG\r\n\x1a\n" + head + hidden + rows + chunk(b"IEND", b""))
+    assert [picture.getpixel((x, 0)) for x in range(2)] == [(0, 0, 0), (250, 1, 156)]
 
 
 def test_orientation_is_ignored_and_damaged_exif_is_no_matter() -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from prood.evaluation.metrics import threshold
 from prood.evaluation.report.charts import has_certificate, histogram
 from prood.evaluation.report.gallery import confidence, picked, shown_each
 from prood.evaluation.report.page import page
@@ -134,6 +135,18 @@ def test_every_image_is_counted_in_a_histogram_and_none_that_has_no_certificate(
     histogram(replace(item, scores=Scores(spread + 9, beyond, partly, spread)), "smooth")
     shares = {kind: (heights**2).sum() for kind, heights in drawn.items()}
     assert shares == pytest.approx({"inside": 1, "clean": 1, "attacked": 1, "certified": 0.75})
+
+
+def test_the_line_in_a_histogram_is_the_threshold_that_rates_are_measured_at(make_results, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Chart, "upright", lambda _, place, *words: drawn.append(place))
+    item = make_results(("ProoD",), ("smooth",), (0.1,)).evaluations[0]
+    inside = np.arange(20.0)
+    without = np.append(inside[2:], [-np.inf] * 2)
+    for scores in (inside, without):
+        histogram(replace(item, scores=Scores(scores, inside, inside)), "smooth")
+    assert drawn[0] == threshold(inside) == 1  # 19 of 20 reach it, and nothing is interpolated
+    assert -1 < drawn[1] < 1, "at the left end, where −∞ is counted"
 
 
 def test_roc_curves_guaranteed_only_where_there_is_a_certificate(tree):

@@ -60,6 +60,13 @@ def decode(source: Path | bytes, name: str = "") -> Image.Image:
         raise DamagedPicture(f"cannot read the image {name}: {_reason(error)}") from error
 
 
+def has_frames(image: Image.Image) -> bool:
+    """Whether an opened file is an animation or has several pages. A damaged one may raise whatever its decoder does:
+    a GIF looks for its second frame only when asked."""
+    # The second picture of a phone's file (MPO) is another view for its gallery, no second frame.
+    return image.format != "MPO" and bool(getattr(image, "is_animated", False))
+
+
 def own_shape(image: Image.Image) -> Shape:
     return (1 if image.mode == "L" else 3), image.height, image.width
 
@@ -115,6 +122,9 @@ def plain(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F"):
         raise ValueError("its pixels are 32-bit numbers of unknown range; save it with 8 bits a channel")
     mode = "L" if image.mode in _GREY else "RGB"
+    hidden = image.info.get("transparency")
+    if isinstance(hidden, tuple) and max(hidden) > 255:  # of a PNG with 16 bits a channel, whose upper 8 are here
+        image.info["transparency"] = tuple(value >> 8 for value in hidden)
     if transparent:
         colours = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", colours.size, (0, 0, 0, 255)), colours)

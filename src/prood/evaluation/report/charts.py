@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prood.evaluation.metrics import roc
+from prood.evaluation.metrics import roc, threshold
 from prood.evaluation.report.markup import Html, element
 from prood.evaluation.report.svg import Chart, Floats, nice_ticks
 from prood.evaluation.results import Evaluation
@@ -76,8 +76,8 @@ def histogram(evaluation: Evaluation, outside: str) -> Html | None:
     )
     for name, share in shares.items():
         chart.steps(edges, np.sqrt(share), name, f"{KINDS[name]} scores")
-    threshold = float(np.quantile(scores.inside, 0.05).clip(edges[0], edges[-1]))
-    chart.upright(threshold, "threshold", "95% of the in-distribution lie to the right of this line")
+    passed = float(np.clip(threshold(scores.inside), edges[0], edges[-1]))
+    chart.upright(passed, "threshold", "95% of the in-distribution lie on this line or to the right of it")
     return figure(evaluation.model, chart, *summary(evaluation))
 
 

@@ -9,7 +9,7 @@ from prood import processes
 from prood.evaluation.asymptotics import CURVE, guarded, mean_confidence
 from prood.evaluation.asymptotics.far import TRAJECTORIES
 from prood.evaluation.page import markdown_table
-from prood.evaluation.published import set_name
+from prood.evaluation.table import set_name
 from prood.models import Discriminator, load
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab

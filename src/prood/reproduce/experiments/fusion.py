@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prood import processes
 from prood.evaluation.fusion import SHIFTS, JointScore, Pairs, best_shift, fit_fusion, pairs, pairs_of
 from prood.evaluation.page import markdown_table
-from prood.evaluation.published import set_name
+from prood.evaluation.table import set_name
 from prood.models import Curve, Discriminator, load
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab

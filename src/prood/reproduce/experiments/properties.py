@@ -7,8 +7,7 @@ from prood.compare.properties import Mark, judged
 from prood.compare.rows import MEANS, Row
 from prood.evaluation import Published
 from prood.evaluation.page import escaped, markdown_table
-from prood.evaluation.published import set_name
-from prood.evaluation.table import MISSING, radius_text
+from prood.evaluation.table import MISSING, radius_text, set_name
 from prood.reproduce import rows
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prood.evaluation.page import escaped
-from prood.evaluation.published import set_name
+from prood.evaluation.table import set_name
 from prood.reproduce import rows
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab

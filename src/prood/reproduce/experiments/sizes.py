@@ -13,7 +13,7 @@ from prood import processes
 from prood.errors import ProodError
 from prood.evaluation import evaluate
 from prood.evaluation.page import markdown_table
-from prood.evaluation.published import set_name
+from prood.evaluation.table import set_name
 from prood.models import MODEL_FILE, SIZES, fingerprint, load
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
