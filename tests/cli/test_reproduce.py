@@ -20,7 +20,9 @@ def asked(monkeypatch):
     """What would have been made, instead of making it."""
     calls = []
     monkeypatch.setattr(module, "run_fast", lambda study: calls.append(("fast", study, {})))
-    monkeypatch.setattr(module, "reproduce", lambda study, **options: calls.append(("all", study, options)))
+    monkeypatch.setattr(
+        module, "reproduce", lambda *studies, **options: calls.extend(("all", study, options) for study in studies)
+    )
     return calls
 
 
@@ -29,7 +31,9 @@ def asked(monkeypatch):
     [
         (["cifar10", "--attacks", "papre"], "there is no attack preset 'papre': choose one of"),
         (["cifar10", "--model", "prodo"], "there is no model 'prodo' to reproduce: choose among plain, oe,"),
-        (["cifar10", "--fast", "--model", "oe"], "--fast makes two models: leave out --model, or --fast"),
+        (["cifar10", "--fast", "--model", "oe"], "--fast makes two models, one after the other: leave out --model and"),
+        (["cifar10", "--fast", "--jobs", "2"], "--fast makes two models, one after the other: leave out --model and"),
+        (["cifar10", "--seed", "1", "--seed", "1"], "a seed counts once, not as in 1, 1: name different ones"),
         (["table", "mian"], "there is no table 'mian': choose one of properties, main,"),
         (["figure", "main"], "there is no figure 'main': choose one of"),
         (["table", "main", "--recipe", "mnist"], "no recipe 'mnist': choose one of"),
@@ -50,19 +54,19 @@ def test_everything_by_default(prood, asked):
     ((kind, study, options),) = asked
     assert (kind, study.name, study.folder, study.outside) == ("all", "cifar100", Path("runs/cifar100"), None)
     assert (study.seed, study.device, study.command) == (0, None, "prood reproduce cifar100")
-    assert options == {"models": (), "results": Path("results"), "attacks": "paper", "attacked": 100}
+    assert options == {"models": (), "results": Path("results"), "attacks": "paper", "attacked": 100, "jobs": 1}
 
 
 def test_options_reach_the_study(prood, asked):
     words = ["cifar10", "--out", "svhn", "--runs", "there", "--results", "here"]
-    words += ["--attacks", "none", "--attacked", "7", "--seed", "2", "--device", "cpu"]
+    words += ["--attacks", "none", "--attacked", "7", "--seed", "2", "--device", "cpu", "--jobs", "3"]
     words += ["--model", "oe", "--model", "prood", "--shift", "1.5"]
     assert prood("reproduce", *words)[0] == 0
     ((_, study, options),) = asked
     assert (study.folder, study.outside, study.seed, study.device) == (Path("there"), "svhn", 2, "cpu")
     assert study.delta == 1.5
     assert study.command == "prood reproduce " + " ".join(words)
-    assert options == {"models": ["oe", "prood"], "results": Path("here"), "attacks": None, "attacked": 7}
+    assert options == {"models": ["oe", "prood"], "results": Path("here"), "attacks": None, "attacked": 7, "jobs": 3}
 
 
 def test_the_published_command_holds_no_folder_of_one_machine(prood, asked):
@@ -72,6 +76,13 @@ def test_the_published_command_holds_no_folder_of_one_machine(prood, asked):
     assert options["results"] == Path("/home/me/results")
     expected = "prood reproduce cifar10 --results results --runs=runs --out mosaic:natural32/train"
     assert study.command == expected
+
+
+@pytest.mark.parametrize(("where", "folder"), [([], "runs/cifar10"), (["--runs", "there"], "there")])
+def test_several_seeds_are_reproduced_together(prood, asked, where, folder):
+    assert prood("reproduce", "cifar10", "--seed", "0", "--seed", "2", *where)[0] == 0
+    assert [(study.seed, str(study.folder)) for _, study, _ in asked] == [(0, folder), (2, f"{folder}/seed-2")]
+    assert len({id(options) for _, _, options in asked}) == 1  # in one call
 
 
 def test_another_seed_has_a_folder_of_its_own(prood, asked):

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from prood.evaluation import choose_shift, measure, read_published, read_results
 from prood.evaluation.published import method_of
 from prood.evaluation.shift import Candidate
 from prood.models import Discriminator, ProoD, fingerprint, load
-from prood.reproduce import Study, reproduce, run_fast
+from prood.reproduce import Study, jobs, reproduce, reproduction, run_fast
 from prood.reproduce import study as module
 from prood.training import Recipe, held_back, load_recipe
 
@@ -29,8 +30,8 @@ EPS = 0.01
 SHIFTS = (0.0, load_recipe("cifar10-fast").shift)
 COMMAND = "prood reproduce cifar10"
 MODELS = {run: module.MODELS[run] for run in module.OWN}
-COMPACT = module.COMPACT  # as it is, before it is shrunk as well
-QUICK = module.QUICK
+COMPACT = reproduction.COMPACT  # as it is, before it is shrunk as well
+QUICK = reproduction.QUICK
 SETS = ["cifar100", "svhn", "textures", "places365", "smooth", "uniform"]
 
 
@@ -84,9 +85,9 @@ def miniature(tmp_path_factory):
         patch.setenv("PROOD_DATA", str(root))
         patch.setattr(module, "load_recipe", shrunk)
         patch.setattr(module, "SHIFTS", SHIFTS)
-        patch.setattr(module, "QUICK", {"prood": ("train.epochs=0.75",)})
+        patch.setattr(reproduction, "QUICK", {"prood": ("train.epochs=0.75",)})
         short = ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0")
-        patch.setattr(module, "COMPACT", ("networks.classifier.name=compact", *short))
+        patch.setattr(reproduction, "COMPACT", ("networks.classifier.name=compact", *short))
         patch.setattr(Study, "evaluate", without_crown)
         yield asked
 
@@ -341,8 +342,33 @@ def test_what_an_interruption_left_of_the_shipped_model_is_completed(done, tmp_p
     model = study.folder / "shipped" / "model.safetensors"
     before = model.read_bytes()
     model.unlink()
-    module.ship(study, tmp_path)
+    reproduction.ship(study, tmp_path)
     assert model.read_bytes() == before
+
+
+# Several at a time
+
+
+def test_several_at_a_time_make_the_same_as_one_after_the_other(done, tmp_path, monkeypatch):
+    """Of two seeds; processes are copies of this one, as only these have the small settings."""
+    alone, published = done  # of seed 3
+    monkeypatch.setattr(jobs, "START", "fork")
+    studies = [study_in(tmp_path / f"runs-{seed}", seed=seed) for seed in (3, 4)]
+    reproduce(*studies, models=["plain", "prood", "prood-s"], results=tmp_path / "results", attacks=None, jobs=3)
+    for run in ("plain", "oe", "discriminator", "prood", "prood-s"):
+        weights = [fingerprint(load(study.folder / run)[0]) for study in (alone, *studies)]
+        assert weights[0] == weights[1] != weights[2]
+    for run in ("plain", "prood", "prood-s"):
+        ((before,), (after,), (_,)) = (
+            [one for one in read_published(place) if one.file.endswith(f"/{run}-{seed}.json")]
+            for place, seed in ((published, 3), (tmp_path / "results", 3), (tmp_path / "results", 4))
+        )
+        assert [replace(one, seconds=0) for one in after.evaluations] == [
+            replace(one, seconds=0) for one in before.evaluations
+        ]
+    printed = studies[0].console.file.getvalue()
+    assert printed.count("make ") == 10
+    assert "s of evaluation" not in printed  # a line for each step, and bars of none
 
 
 # Again
@@ -366,12 +392,31 @@ def test_what_is_there_is_not_made_again(done):
     assert published() == texts
 
 
+def test_of_several_seeds_all_models_are_trained_before_any_is_certified(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(reproduction, "carry_out", lambda steps, **options: asked.extend(steps))
+    reproduce(*(study_in(tmp_path / str(seed), seed=seed) for seed in (0, 1)), results=tmp_path / "results")
+    words = [step.name.partition(f" {tmp_path}/") for step in asked]
+    kinds = [kind for kind, _, _ in words]
+    order = {"make": 0, "choose": 0, "certify": 1, "ship": 2, "tighten": 3, "attack": 4}
+    assert [order[kind] for kind in kinds] == sorted(order[kind] for kind in kinds)
+    for kind, count in {"make": 8, "choose": 2, "certify": 8, "ship": 1, "tighten": 3, "attack": 8}.items():
+        assert kinds.count(kind) == 2 * count
+    needs = {step.name.replace(f"{tmp_path}/", ""): step.needs for step in asked}
+    assert needs["make 1/prood-s"] == tuple(
+        f"{one.partition(' ')[0]} {tmp_path}/1/{one.partition(' ')[2]}"
+        for one in ("make discriminator", "make oe", "choose discriminator")
+    )
+    assert needs["attack 0/prood"] == (f"tighten {tmp_path}/0/prood",)
+    assert needs["attack 0/prood-ibp"] == (f"certify {tmp_path}/0/prood-ibp",)
+
+
 def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
     """What was published before them is there whatever becomes of them."""
     study, results = done
     runs = ("oe", "discriminator", "prood")
-    monkeypatch.setattr(module, "OWN", runs)
-    monkeypatch.setattr(module, "make", lambda study, run: None)
+    monkeypatch.setattr(reproduction, "OWN", runs)
+    monkeypatch.setattr(reproduction, "make", lambda study, run: None)
     before = {path: path.read_bytes() for path in (*results.rglob("*.json"), *study.folder.rglob("results.json"))}
     asked = []
 
@@ -379,7 +424,7 @@ def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
         asked.append((run, options.get("attacks"), options.get("limit")))
 
     monkeypatch.setattr(Study, "evaluate", noted)
-    monkeypatch.setattr(module, "ship", lambda study, results: asked.append(("ship", None, None)))
+    monkeypatch.setattr(reproduction, "ship", lambda study, results: asked.append(("ship", None, None)))
     reproduce(study, results=results, attacks="fast", attacked=2)
     assert asked[-4:] == [("prood", None, None), *((run, "fast", 2) for run in runs)]
     assert {path: path.read_bytes() for path in before} == before

@@ -72,7 +72,11 @@ def study(
     results: Results = RESULTS,
     attacks: Annotated[str, typer.Option(help="fast, paper, strong or none.")] = "paper",
     attacked: Annotated[int, typer.Option(help="Images of each set that are attacked.", min=1)] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of initialisation, order and augmentation.")] = 0,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(help="Seed of initialisation, order and augmentation (may be repeated).", show_default="0"),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="So many steps at a time, each in a process of its own.", min=1)] = 1,
     device: Device = None,
 ) -> None:
     """The paper's models on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
@@ -89,21 +93,30 @@ def study(
     if attacks != "none":
         preset(attacks)  # a wrong name is said now, not when everything is trained
     name = str(context.info_name)
-    if fast and model:
-        raise ProodError("--fast makes two models: leave out --model, or --fast")
+    if fast and (model or jobs > 1):
+        raise ProodError("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
+    seeds = seed or [0]
+    if len(set(seeds)) < len(seeds):
+        raise ProodError(f"a seed counts once, not as in {', '.join(map(str, seeds))}: name different ones")
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
-    study = Study(name, Path("runs"), outside=outside, seed=seed, delta=shift, device=device, command=_command())
-    kind = name + (f"@{study.against}" if outside else "") + ("-fast" if fast else "")
-    study = replace(study, folder=runs or study.folder / kind / (f"seed-{seed}" if seed else ""))
+    first = Study(name, Path("runs"), outside=outside, delta=shift, device=device, command=_command())
+    kind = name + (f"@{first.against}" if outside else "") + ("-fast" if fast else "")
+    folder = runs or first.folder / kind
+    # What is trained with another seed lies beneath that of seed 0, if there is no other place for it alone.
+    alone = runs is not None and len(seeds) == 1
+    places = {one: folder if one == 0 or alone else folder / f"seed-{one}" for one in seeds}
+    studies = [replace(first, folder=place, seed=one) for one, place in places.items()]
     if fast:
-        run_fast(study)
+        for study in studies:
+            run_fast(study)
     else:
         reproduce(
-            study,
+            *studies,
             models=model or (),
             results=results,
             attacks=None if attacks == "none" else attacks,
             attacked=attacked,
+            jobs=jobs,
         )
     processes.stop()
 
@@ -184,19 +197,18 @@ def claims(
 ) -> None:
     """Measure published numbers again: score and certify the same images, and show both side by side.
 
-    Accuracy, AUC, GAUC, FPR and GFPR of what was published without attacks may differ by a tenth of a point, as
-    machines round differently. The exit code is 0 if all hold. A set that is another here, though it has the same name,
-    is said to be, and does not count.
+    Accuracy, AUC and GAUC of what was published without attacks may differ by a tenth of a point, as machines round
+    differently; false positive rates, which hang on single images, are only shown. The exit code is 0 if all hold.
+    A set that is another here, though it has the same name, is said to be, and does not count.
     """
-    from rich.console import Console
-
     from prood import processes
+    from prood.cli.console import console
     from prood.errors import ProodError
     from prood.evaluation import parse_radii
     from prood.evaluation.published import read_one
     from prood.reproduce import check_claims, claims_table
 
-    console = Console()
+    shown = console()
     found = check_claims(
         read_one(file),
         model,
@@ -205,10 +217,10 @@ def claims(
         method=method,
         folder=folder,
         device=device,
-        console=console,
+        console=shown,
     )
     if processes.is_main():
-        console.print(claims_table(found))
+        shown.print(claims_table(found))
     processes.stop()
     compared = [claim for claim in found if claim.same_images]
     if not compared:

@@ -4,7 +4,8 @@ from prood.reproduce.claims import Claim, check_claims, claims_table
 from prood.reproduce.experiment import Experiment, perform, perform_all
 from prood.reproduce.lab import LABS, Lab
 from prood.reproduce.page import experiments_page, write_page
-from prood.reproduce.study import MODELS, STUDIES, Study, reproduce, run_fast, ship
+from prood.reproduce.reproduction import reproduce, run_fast, ship
+from prood.reproduce.study import MODELS, STUDIES, Study
 
 __all__ = [
     "LABS",
