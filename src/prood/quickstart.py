@@ -47,7 +47,8 @@ def quickstart(
     def trained(method: str, **options: Any) -> nn.Module:
         start = time.monotonic()
         model = train(method, recipe, out / method, resume=True, console=console, **options)
-        console.print(f"{method:<14} trained in {time.monotonic() - start:.0f} s → {out / method}")
+        seconds = time.monotonic() - start
+        console.print(f"{method:<14} trained in {seconds:.0f} s → {out / method}", markup=False, soft_wrap=True)
         return model
 
     plain, oe = trained("plain"), trained("oe")

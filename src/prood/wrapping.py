@@ -88,7 +88,7 @@ def wrap(
 def read_classes(path: Path) -> tuple[str, ...]:
     """Names of classes from a file: a JSON list, or one name a line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows puts a mark in front
         names = json.loads(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
     except (OSError, ValueError) as error:
         raise ProodError(f"cannot read the names of the classes from {path}: {error}") from None

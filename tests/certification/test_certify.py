@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from prood.certification import read, table
-from prood.certification.certify import Subject, certify, inputs, subject
+from prood.certification.certify import Subject, certify, subject
+from prood.certification.inputs import inputs
 from prood.certification.record import confidence_of
 from prood.certification.table import certify_images
 from prood.certification.verify import Verifier
@@ -92,7 +93,8 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
 def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> None:
     """Neither may remove what the other has appended since it read the parts."""
     code = (
-        "import sys, torch; from pathlib import Path; from prood.certification.certify import certify, inputs, subject;"
+        "import sys, torch; from pathlib import Path; from prood.certification.certify import certify, subject;"
+        "from prood.certification.inputs import inputs;"
         "torch.set_num_threads(1); what = subject(sys.argv[1], torch.device('cpu'));"
         "images = inputs(['faces:test'], what.shape, 30);"
         "[certify(what, images, [float(eps)], method='ibp', out=Path(sys.argv[2]), batch=1) for eps in sys.argv[3:]]"

@@ -124,3 +124,22 @@ def test_the_radius_is_searched_in_all_of_the_images_space(
     (found,) = certify_images(tmp_path, ["faces:test"], [0.01], **options)  # type: ignore[arg-type]
     assert found.radius == largest
     assert model.certified_radius(load("faces:test").floats([0]), always, norm=norm).item() == largest
+
+
+def test_what_is_proven_stays_true_when_it_is_rounded() -> None:
+    """No number printed as a bound is below the bound, no radius printed above the one that is proven."""
+    rows = [
+        row(0.3, {1 / 60: 0.748001, 0.3: 0.25000000001}, 0.9, 0.0178999),
+        row(0.3, {1 / 60: 0.5, 0.3: 1.0}, 0.9, 0.3),
+    ]
+    assert [line[4:] for line in cells(rows)] == [
+        ["0.7481", "0.2501", "provably", "0.01789"],
+        ["0.5000", "1.0000", "provably", "0.30000"],
+    ]
+    assert [column.header for column in show(rows).columns][4:6] == ["≤ within 0.01666 (linf)", "≤ within 0.3 (linf)"]
+
+
+@pytest.mark.parametrize("bound", [-3e38, -1e-30, 3e38, math.inf])
+def test_bounds_of_any_size_can_be_shown(bound: float) -> None:
+    (line,) = cells([row(0.3, {0.1: bound}, 0.9, math.inf)])
+    assert float(line[4]) >= bound

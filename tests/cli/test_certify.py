@@ -1,9 +1,13 @@
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 from prood.cli import app
@@ -80,3 +84,54 @@ def test_the_smallest_change_of_a_number_is_refuted(run: Path, tmp_path: Path, k
     out.write_text(json.dumps(values) + "\n")
     with pytest.raises(ProodError, match="1 of 1 certificates are refuted"):
         CliRunner().invoke(app, ["verify", str(out)], catch_exceptions=False)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[Path]:
+    """Two with long names that differ at their ends."""
+    found = [tmp_path / f"{'a picture with quite a long name ' * 3}{number}.png" for number in range(2)]
+    for file in found:
+        Image.new("L", (28, 28), 100).save(file)
+    return found
+
+
+def piped(*words: object) -> list[str]:
+    """The lines that a pipe gets."""
+    unset = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-m", "prood", *map(str, words)]
+    return subprocess.run(command, env=unset, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_a_pipe_gets_a_line_for_each_image(run: Path, pictures: list[Path]) -> None:
+    words = ("--model", run, "--eps", "0.01,0.02,0.03", "--threshold", "0.999", "--device", "cpu")
+    lines = piped("certify", *pictures, *words)
+    for file in pictures:
+        assert sum(str(file) in line and "provably" in line for line in lines) == 1
+    (head,) = (line for line in lines if "confidence" in line)
+    assert head.count("≤ within") == 3
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii"])
+def test_names_that_are_no_text_in_any_encoding(run: Path, tmp_path: Path, monkeypatch, encoding: str) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"))
+    Image.new("L", (28, 28), 100).save(file)
+    lines = piped("certify", file, "--model", run, "--eps", "0.01", "--device", "cpu")
+    assert sum("\\udcff.png" in line for line in lines) == 1
+
+
+def test_info_in_a_pipe_keeps_lines_and_brackets(run: Path) -> None:
+    moved = run.rename(run.with_name("runs [v2] of a long name " * 4))
+    lines = piped("info", moved)
+    assert f"file          {moved / 'model.safetensors'}" in lines
+    assert sum(line.startswith("architecture  {") and line.endswith("}") for line in lines) == 1
+
+
+def test_a_narrow_terminal_loses_nothing(prood, run: Path, pictures: list[Path]) -> None:
+    words = ("--model", run, "--eps", "0.01,0.02", "--threshold", "0.999", "--device", "cpu")
+    _, out, _ = prood("certify", *pictures, *words, columns=80)
+    assert "…" not in out
+    first = "".join(line[:9] for line in out.splitlines()).replace(" ", "")
+    for file in pictures:
+        assert str(file).replace(" ", "") in first
+    assert max(map(len, out.splitlines())) <= 80

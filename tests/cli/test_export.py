@@ -55,7 +55,7 @@ def test_a_run_becomes_a_file(folder: Path, capfd: pytest.CaptureFixture[str]) -
     ("run", "words", "said"),
     [
         ("nothing", ["model2.onnx"], "there is no model at"),
-        ("disc", ["model2.onnx"], "needs a discriminator beside it"),
+        ("disc", ["model2.onnx"], "holds a discriminator and no joint model"),
         ("run", ["model2.zip"], "must be called something.onnx"),
         ("run", ["model2.onnx", "--opset", "9"], "must be one of 18 to 21, not 9"),
     ],

@@ -118,12 +118,18 @@ def test_settings_that_no_training_can_have(prood, tiny, tmp_path, words, said):
     assert not run.exists()
 
 
-def test_a_run_needs_the_name_of_a_folder(prood, place, tiny):
-    refused(prood("train", "plain", "--recipe", tiny, "--run", "", *FEW), "--run names no folder")
-    refused(prood(*combined(place, "")), "--run names no folder")
-    refused(prood("fuse", place / "plain", place / "disc", "--run", ""), "--run names no folder")
-    parts = ("--discriminator", place / "disc", "--shift", 1, "--run", "")
-    refused(prood("wrap", place / "plain", *parts), "--run names no folder")
+def test_what_is_empty_is_not_taken_for_the_current_folder(prood, place, tiny, monkeypatch):
+    monkeypatch.chdir(place / "joint")  # a run: where an empty path would lead to
+    before = sorted(place.rglob("*"))
+    refused(prood("train", "plain", "--recipe", tiny, "--run", "", *FEW), "--run is an empty text")
+    refused(prood("train", "plain", "--recipe", tiny, "--run=", *FEW), "--run is an empty text")
+    refused(prood(*combined(place, "")), "--run is an empty text")
+    refused(prood("fuse", place / "plain", place / "disc", "--run", ""), "--run is an empty text")
+    refused(prood("wrap", place / "plain", "--discriminator", "", "--shift", 1, "--run", "x"), "--discriminator is an")
+    refused(prood("certify", "smooth", "--model", "", "--eps", "0.1"), "--model is an empty text")
+    refused(prood("info", ""), "an argument is an empty text")
+    refused(prood("report", "", "--out", "x"), "an argument is an empty text")
+    assert sorted(place.rglob("*")) == before
 
 
 def test_labels_that_do_not_count(prood, place, tiny, tmp_path):

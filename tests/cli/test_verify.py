@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256
 from prood.models import discriminator, save
@@ -86,3 +87,28 @@ def test_what_a_user_gets_wrong(prood, tmp_path):
         assert code == 2
         assert what in err
         assert err.count("\n") == 1
+
+
+def test_pictures_that_were_moved_are_found_in_their_folder(prood, certificate, tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    path = tmp_path / "c.jsonl"
+    for number in range(2):
+        pixels = np.full((6, 6), 100 + number, dtype=np.uint8)
+        Image.fromarray(pixels).save(before / f"{number}.png")
+        digest = image_sha256(pixels[None].astype(np.float32) / np.float32(255))
+        append(path, replace(certificate, input=ImageReference(str(before / f"{number}.png"), None, digest)))
+    before.rename(after)
+    assert "0 confirmed, 0 refuted, 2 not decided" in prood("verify", path)[1]
+    assert "2 confirmed, 0 refuted, 0 not decided" in prood("verify", path, "--input", after)[1]
+    (after / "0.png").rename(after / "2.png")
+    (after / "1.png").rename(after / "0.png")  # under the name of another
+    assert "0 confirmed, 1 refuted, 1 not decided" in prood("verify", path, "--input", after)[1]
+
+
+def test_images_that_are_nowhere_are_a_mistake(prood, certificate, tmp_path):
+    path = tmp_path / "c.jsonl"
+    append(path, certificate)
+    code, out, err = prood("verify", path, "--input", "nosuch")
+    assert (code, out) == (2, "")
+    assert err == "error: there is no image set 'nosuch': 'prood data list' shows what there is\n"

@@ -185,9 +185,17 @@ def test_names_from_files(tmp_path):
     file = tmp_path / "names"
     file.write_text(' ["a", "b c"]')
     assert read_classes(file) == ("a", "b c")
-    file.write_text("a\nb c\n")
+    file.write_text("a\nb c\n", encoding="utf-8-sig")  # as Windows writes it
     assert read_classes(file) == ("a", "b c")
     for wrong in ("[1, 2]", "a", "", "[", '["a"]', "a\nb\na"):
         file.write_text(wrong)
         with pytest.raises(package.ProodError):
             read_classes(file)
+
+
+def test_a_share_below_one_is_not_rounded_to_all(prood, place, tmp_path):
+    options = {"calibrate": f"npz:{place}/in.npz", "tpr": 0.996, "confidence": 0.1}
+    code, out, err = prood(*words(place, tmp_path / "run", **options))
+    assert code == 0, err
+    assert "at least 99.6% of the in-distribution is accepted" in out
+    assert "99.6% of in-distribution images are not" in prood("info", tmp_path / "run")[1]

@@ -98,5 +98,8 @@ def test_there_must_be_a_joint_model(model, tmp_path):
     with pytest.raises(ProodError, match="there is no model"):
         Detector.load(tmp_path / "nothing")
     save(model.classifier, tmp_path / "plain.safetensors")
-    with pytest.raises(ProodError, match="needs a discriminator beside it"):
+    with pytest.raises(ProodError, match="holds a classifier and no joint model: make one with"):
         Detector.load(tmp_path / "plain.safetensors")
+    save(model.discriminator, tmp_path / "disc.safetensors")
+    with pytest.raises(ProodError, match="holds a discriminator and no joint model: make one with"):
+        Detector.load(tmp_path / "disc.safetensors")

@@ -170,3 +170,11 @@ def test_a_file_that_is_none(tmp_path: Path, detector: Detector) -> None:
     (tmp_path / "model.onnx").write_bytes(b"nothing")
     with pytest.raises(ProodError, match=r"ONNX Runtime cannot load model\.onnx"):
         check(tmp_path / "model.onnx", detector)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="a detector that is elsewhere needs a GPU")
+def test_a_detector_on_a_gpu_is_exported_and_stays_there(tmp_path: Path) -> None:
+    detector = Detector(digits_model(), device="cuda")
+    export(detector, tmp_path / "model.onnx")
+    assert detector.device.type == "cuda"
+    assert len(detector.predict(torch.rand(2, 1, 28, 28))) == 2

@@ -11,7 +11,7 @@ from PIL import Image
 
 from prood import data
 from prood.detector import Detector
-from prood.models import ProoD, discriminator
+from prood.models import ProoD, discriminator, open_classifier
 from prood.serve import About, Options, create_app
 from prood.serve.work import curves
 
@@ -294,3 +294,44 @@ def test_not_even_one_that_can_be_read(service, pictures, tmp_path):
     assert data.load(f"npz:{tmp_path}/x.npz:test").shape == (1, 28, 28)  # so it is not for want of a file
     client = service(about=About("small", None, None, {f"npz:{tmp_path}/x.npz:train": "x"}))
     assert {one["kind"] for one in client.get("/v1/examples").json()} == {"out"}
+
+
+def test_an_attack_does_not_outlive_its_request(detector, images):
+    """A server that has no more time cancels what is left; the attack must not hold up the end then."""
+    service = create_app(detector).state.service
+
+    async def main():
+        work = asyncio.ensure_future(service.attack(images[0], 0.02, 5_000, asyncio.Event().wait))
+        while not service._attacks:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # it is running
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert service._attacks == 0
+        assert service._attacker.submit(lambda: "free").result(timeout=10) == "free"
+        service.close()
+
+    asyncio.run(main())
+
+
+def test_a_classifier_without_gradients_is_not_attacked(service, detector, files, refused, tmp_path):
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    weight = np.random.default_rng(0).normal(size=(784, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Flatten", ["images"], ["flat"]),
+            helper.make_node("MatMul", ["flat", "weight"], ["logits"]),
+        ],
+        "linear",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["N", 1, 28, 28])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 3])],
+        [numpy_helper.from_array(weight, "weight")],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "model.onnx")
+    classifier, _ = open_classifier(tmp_path / "model.onnx", (1, 28, 28))
+    client = service(Detector(ProoD(classifier, detector.model.discriminator, 1.0)))
+    assert client.picture("/v1/certify?eps=0.01", files[0]).status_code == 200
+    refused(client.picture("/v1/attack?eps=0.01&steps=5", files[0]), 400, "has no gradients: attack it by")
+    assert client.picture("/v1/predict", files[0]).status_code == 200  # the attack has handed on its turn

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -226,8 +227,9 @@ def test_what_is_loaded_and_announced(run, detector, tmp_path):
     assert "warning" not in "\n".join(announcement(found, about, Options(token="x"), "0.0.0.0", 80))
     assert "warning" not in "\n".join(announcement(found, about, Options(), "127.0.0.1", 80))
     assert "http://[::1]:80/docs" in "\n".join(announcement(found, about, Options(), "::1", 80))
+    assert "(accepts 99.6% of" in announcement(found, replace(about, tpr=0.996), Options(), "127.0.0.1", 80)[0]
     detector_alone = type(detector)(detector.model)
     assert "no threshold" in announcement(detector_alone, about, Options(), "127.0.0.1", 80)[0]
     save(detector.model.discriminator, tmp_path / MODEL_FILE)
-    with pytest.raises(ProodError, match="holds a Discriminator and no joint model"):
+    with pytest.raises(ProodError, match="holds a discriminator and no joint model"):
         loaded(tmp_path)

@@ -29,6 +29,13 @@ OF_A_DISCRIMINATOR = ("cifar10-ibp", "cifar100-ibp")  # beside the classifiers o
 OF_THE_PAPER = ("cifar10", "cifar100", "rimgnet")
 
 
+def test_a_fault_of_a_table_names_it() -> None:
+    """Also where another method is to be trained: all tables are read."""
+    tables = {"plain": {"epochs": 5}, "oe": {"epochs": 5, "decay_from": 9}}
+    with pytest.raises(ProodError, match=r"^\[train\.oe\]: decay_from = 9 must lie before the last epoch, 5"):
+        parse(document(train=tables), "own")
+
+
 def test_the_recipes_that_ship() -> None:
     assert recipe_names() == sorted(WHOLE + OF_A_DISCRIMINATOR)
 

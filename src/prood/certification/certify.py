@@ -17,9 +17,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from prood import data, processes
+from prood import processes
 from prood.atomic import check, locked, write_text
 from prood.bounds import Method, Norm
+from prood.certification.inputs import Inputs, Shape
 from prood.certification.record import (
     Certificate,
     ImageReference,
@@ -30,13 +31,8 @@ from prood.certification.record import (
     image_sha256,
     read,
 )
-from prood.data import ImageSet, StoredSet
-from prood.data.formats.pictures import decode, fit
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, load, model_path, spec_of
-
-Shape = tuple[int, int, int]
-
 
 Key = tuple[ImageReference, str, float, str, str]
 """Image, model, radius, norm and method: what makes a certificate the one that is asked for."""
@@ -89,47 +85,6 @@ def subject(path: Path | str, device: torch.device) -> Subject:
     reference = ModelReference(str(path), file_sha256(model_path(path)))
     names = None if about.classes is None else tuple(about.classes)
     return Subject(model.eval(), reference, names, about.threshold)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Images by place: pictures and the rows of image sets. They are read when needed.
-
-    A picture of another size than the model's is fitted: the largest rectangle of the model's aspect around its centre,
-    resized with a bilinear filter. The certificate is about the pixels that come out, and so is its hash.
-    """
-
-    names: tuple[tuple[str, int | None], ...]  # name of a set and row, or path of a picture and None
-    sets: Mapping[str, ImageSet | StoredSet]
-    shape: Shape
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def read(self, places: Sequence[int]) -> Tensor:
-        """float32 in [0, 1], (N, C, H, W)."""
-        images = [self._image(*self.names[place]) for place in places]
-        return torch.stack(images).float() / 255
-
-    def _image(self, name: str, row: int | None) -> Tensor:
-        return fit(decode(Path(name)), self.shape) if row is None else self.sets[name].take([row])[0]
-
-
-def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> Inputs:
-    """Pictures by path and image sets by name, of which the first `limit` images."""
-    found: list[tuple[str, int | None]] = []
-    sets: dict[str, ImageSet | StoredSet] = {}
-    like = ImageSet("like", torch.zeros(1, *shape, dtype=torch.uint8))
-    for name in names:
-        if Path(name).is_file():
-            found.append((name, None))
-            continue
-        images = data.open_set(name, like=like, split="test")
-        if images.shape != shape:
-            raise ProodError(f"{name} has images of shape {images.shape}, and the model takes {shape}")
-        sets[images.name] = images
-        found += [(images.name, row) for row in range(len(images) if limit is None else min(limit, len(images)))]
-    return Inputs(tuple(found), sets, shape)
 
 
 def certify(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from prood import processes
 from prood.bounds import Method, Norm
-from prood.certification.certify import Subject, certify, inputs, subject
+from prood.certification.certify import Subject, certify, subject
+from prood.certification.inputs import inputs
 from prood.certification.record import Certificate
 from prood.errors import ProodError
 from prood.models import ProoD
@@ -127,21 +129,34 @@ def _facts(what: Subject, images: Tensor) -> list[tuple[str, float, float]]:
 
 
 def show(rows: Sequence[Row]) -> Table:
+    """What is proven is rounded so that it stays true: bounds up, radii down. A narrow terminal folds names."""
     joint = bool(rows) and rows[0].certificates[0].confidence is not None
-    table = Table("image", box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ["class", "confidence", "p(in)"] if joint else ["g", "p(in)"]:
-        table.add_column(title, justify="left" if title == "class" else "right")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("image", overflow="fold")
+    if joint:
+        table.add_column("class", overflow="fold")
+    for title in ("confidence" if joint else "g", "p(in)"):
+        table.add_column(title, justify="right", no_wrap=True)
     for one in rows[0].certificates if rows else ():
-        table.add_column(f"≤ within {one.eps:.4g} ({one.norm})", justify="right")
+        within = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(one.eps))
+        table.add_column(f"≤ within {float(within):g} ({one.norm})", justify="right", min_width=7)
     decides = bool(rows) and rows[0].threshold is not None
     if decides:
-        table.add_column("rejected", justify="right")
-        table.add_column("radius", justify="right")
+        table.add_column("rejected", justify="right", no_wrap=True)
+        table.add_column("radius", justify="right", no_wrap=True)
     for row in rows:
         cells = [escape(row.name), *([escape(row.label)] if joint else []), f"{row.confidence:.4f}", f"{row.p_in:.4f}"]
-        cells += [f"{bound:.4f}" for bound in row.bounds]
+        cells += [_rounded(bound, 4, ROUND_CEILING) for bound in row.bounds]
         if decides:
             radius = math.nan if row.radius is None else row.radius
-            cells += [row.rejected or "", "–" if math.isnan(radius) else f"{radius:.5f}"]
+            cells += [row.rejected or "", "–" if math.isnan(radius) else _rounded(radius, 5, ROUND_FLOOR)]
         table.add_row(*cells)
     return table
+
+
+def _rounded(value: float, places: int, way: str) -> str:
+    """From the number as it is written, so that 0.3, which in binary is a little less, stays 0.3."""
+    if not math.isfinite(value):
+        return str(value)
+    digits = Context(prec=400)  # as many as any float has before its point
+    return f"{Decimal(repr(value)).quantize(Decimal(10) ** -places, way, digits):f}"

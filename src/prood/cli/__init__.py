@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
@@ -72,6 +73,11 @@ def _root(
 
 def main() -> None:
     """Run a command; an error that a user can mend is one line and exit code 2."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        # A name on disk may be no text, and an old encoding has no ≤: standard error is written like this anyway.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if empty := _empty(sys.argv[1:]):
+        _refuse(f"{empty} is an empty text: give a value; a variable that is not set leaves none")
     try:
         app()
     except ProodError as error:
@@ -86,6 +92,16 @@ def main() -> None:
         _refuse(f"cannot read or write {where} ({error.strerror or error}): choose another place, or make room there")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _empty(words: list[str]) -> str:
+    """The first argument that is empty, if any: as a path it would be the folder that the command runs in."""
+    for before, word in zip(["", *words], words, strict=False):
+        if not word:
+            return before if before.startswith("--") else "an argument"
+        if word.startswith("--") and word.find("=") == len(word) - 1:
+            return word[:-1]
+    return ""
 
 
 def _refuse(fault: str) -> NoReturn:

@@ -24,7 +24,8 @@ def certify(
         str, typer.Option(help="best, ibp, crown-ibp, alpha-crown, crown, bab or auto; see docs/soundness.md.")
     ] = "best",
     threshold: Annotated[
-        float | None, typer.Option(help="Reject below this confidence; else the model's own, if its file has one.")
+        float | None,
+        typer.Option(help="Reject below this confidence (this g, of a bare discriminator); else the model's own."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.jsonl", help="Write the certificates there.")] = None,
     limit: Annotated[int | None, typer.Option(help="Images of each set, the first ones; else all.", min=1)] = None,
@@ -41,13 +42,11 @@ def certify(
     certificates can be checked by 'prood verify'. Interrupted, the same command continues; under torchrun the images
     are shared among the processes.
     """
-    from rich.console import Console
-
     from prood import processes
     from prood.certification.table import SHOWN, certify_images, show
+    from prood.cli.console import console
     from prood.evaluation import parse_radii
 
-    console = Console()
     target = processes.device(device)
     processes.start(target)
     rows = certify_images(
@@ -63,7 +62,7 @@ def certify(
         device=target,
     )
     if processes.is_main():
-        console.print(show(rows))
+        console().print(show(rows))
         if out is not None:
             print(f"wrote {out} (the first {SHOWN} images are shown)" if len(rows) == SHOWN else f"wrote {out}")
     processes.stop()

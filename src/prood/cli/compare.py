@@ -37,6 +37,7 @@ def compare(
     the rules that decide them. What is there already is not made again: an interrupted comparison continues.
     """
     from prood import processes
+    from prood.cli.console import console
     from prood.compare import compare as run
     from prood.training import load_recipe
 
@@ -50,5 +51,6 @@ def compare(
         limit=limit,
         seed=seed,
         device=device,
+        console=console(),
     )
     processes.stop()

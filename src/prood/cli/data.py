@@ -28,10 +28,10 @@ def list_sets(
 ) -> None:
     """All image sets: what they are, how big, under which licence, and whether they are here."""
     from rich import box
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
+    from prood.cli.console import console
     from prood.data import names
     from prood.data.catalog import FOLDER_VARIABLE, data_folder
 
@@ -39,10 +39,10 @@ def list_sets(
     if as_json:
         print(json.dumps({"folder": str(data_folder()), "variable": FOLDER_VARIABLE, "sets": rows}, indent=2))
         return
-    console = Console()
+    shown = console()
 
     def say(text: str) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
+        shown.print(text, soft_wrap=True, highlight=False, markup=False)
 
     say(f"the data folder, for public sets and your own, is {data_folder()} (set {FOLDER_VARIABLE} to change that)")
     table = Table("name", "what it is", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -55,7 +55,7 @@ def list_sets(
         state = "[green]here[/]" if row["here"] else f"[yellow]missing[/]: {row['how']}"
         state = state if row["kind"] == "public" else row["kind"]
         table.add_row(name.removesuffix("\n[dim][/]"), escape(row["description"]), size, escape(row["licence"]), state)
-    console.print(table)
+    shown.print(table)
     for row in rows:
         if row["how"] == "by hand" and not row["here"]:
             say(f"{row['name']}: by hand, into {row['path']}: {row['by_hand']}")

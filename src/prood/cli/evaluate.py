@@ -54,12 +54,11 @@ def evaluate(
 
     What is there already is not made again: an interrupted evaluation continues where it stopped.
     """
-    from rich.console import Console
-
     from prood import processes
+    from prood.cli.console import console
     from prood.evaluation import evaluate_run, parse_radii, results_table
 
-    console = Console()
+    shown = console()
     names = [name for part in outside or [] for name in part.split(",") if name]
     radii = None if eps is None else parse_radii(eps)
     for run in runs:
@@ -76,8 +75,8 @@ def evaluate(
             batch=batch,
             compile=compile,
             device=device,
-            console=console,
+            console=shown,
         )
         if processes.is_main():
-            console.print(results_table(results))
+            shown.print(results_table(results))
     processes.stop()

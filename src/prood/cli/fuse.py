@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from prood.cli.train import PRIOR, folder
+from prood.cli.train import PRIOR
 
 
 def fuse(
     classifier: Annotated[Path, typer.Argument(help="Run or file of a trained classifier, or of a joint model.")],
     discriminator: Annotated[Path, typer.Argument(help="Run or file of a trained discriminator.")],
-    run: Annotated[Path, typer.Option(parser=folder, metavar="PATH", help="Folder for the fused model.")],
+    run: Annotated[Path, typer.Option(help="Folder for the fused model.")],
     recipe: Annotated[str, typer.Option(help="The recipe of both: it names the held-back images.")] = "quickstart",
     auc_drop: Annotated[
         float, typer.Option(help="So many points may the AUC be below the classifier's, for a higher GAUC.")

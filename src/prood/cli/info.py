@@ -18,13 +18,14 @@ def info(
     ],
 ) -> None:
     """What a run or a model holds: networks, data and settings, how far training came, and its results."""
-    from rich.console import Console
+    from rich.markup import escape
 
+    from prood.cli.console import console
     from prood.evaluation import read_results, results_table
     from prood.models import model_path, read_metadata
     from prood.training import describe
 
-    console = Console()
+    shown = console()
     results = read_results(run)
     file = model_path(run)
     # A folder of runs with their common results, such as the quickstart's, has no model of its own.
@@ -32,11 +33,12 @@ def info(
     if file.is_file():
         about = read_metadata(run)
         if about.threshold is not None:
-            share = "" if about.tpr is None else f": {about.tpr:.0%} of in-distribution images are not"
+            share = "" if about.tpr is None else f": {100 * about.tpr:g}% of in-distribution images are not"
             facts["threshold"] = f"an image is rejected below {about.threshold:g}{share}"
         if file.with_suffix(".md").is_file():
             facts["model card"] = str(file.with_suffix(".md"))
     for key, value in facts.items():
-        console.print(f"[bold]{key:<13}[/] {value if isinstance(value, str) else json.dumps(value)}", highlight=False)
+        text = value if isinstance(value, str) else json.dumps(value)
+        shown.print(f"[bold]{key:<13}[/] {escape(text)}", highlight=False, soft_wrap=True)
     if results is not None:
-        console.print(results_table(results))
+        shown.print(results_table(results))

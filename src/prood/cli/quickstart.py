@@ -19,6 +19,7 @@ def quickstart(
     they are, GAUC guaranteed however an attacker changes them by up to ε per pixel. An interrupted quickstart continues
     where it stopped.
     """
+    from prood.cli.console import console
     from prood.quickstart import quickstart as run
 
-    run(out, seed=seed)
+    run(out, seed=seed, console=console())

@@ -16,14 +16,13 @@ def recipes(
 
     Each key can be changed in a command: prood train plain --recipe cifar10 --set train.epochs=10
     """
-    from rich.console import Console
-
+    from prood.cli.console import console
     from prood.training import explain_recipe, load_recipe, recipe_names
 
-    console = Console()
+    shown = console()
     if name is not None:
-        console.print(explain_recipe(load_recipe(name)), markup=False, highlight=False, soft_wrap=True)
+        shown.print(explain_recipe(load_recipe(name)), markup=False, highlight=False, soft_wrap=True)
         return
     for known in recipe_names():
-        console.print(f"[bold]{known}[/]\n  {load_recipe(known).description}\n", highlight=False)
-    console.print("'prood recipes NAME' explains every key of one.", highlight=False)
+        shown.print(f"[bold]{known}[/]\n  {load_recipe(known).description}\n", highlight=False)
+    shown.print("'prood recipes NAME' explains every key of one.", highlight=False)

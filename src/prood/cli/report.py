@@ -20,14 +20,12 @@ def report(
     report.html is one file that needs nothing else: open it in a browser, or send it to somebody. Runs that were not
     evaluated yet are left out.
     """
-    from rich.console import Console
-
+    from prood.cli.console import console
     from prood.evaluation import gather, results_table
 
     results = gather(runs)
-    console = Console()
-    console.print(results_table(results))
+    console().print(results_table(results))
     folder = out or (runs[0] if len(runs) == 1 else Path(os.path.commonpath([run.resolve().parent for run in runs])))
     for ending in ("html", "md", "tex", "csv"):
         results.report(folder / f"report.{ending}")
-    console.print(f"wrote {folder / 'report.html'}, .md, .tex and .csv", soft_wrap=True, highlight=False, markup=False)
+    print(f"wrote {folder / 'report.html'}, .md, .tex and .csv")

@@ -13,13 +13,6 @@ from prood.errors import ProodError
 PRIOR = "Instead of --shift: the fraction of inputs, 0.1 say, that you expect to be out-distribution."
 
 
-def folder(name: str) -> Path:
-    """A run's folder; Path("") would be the one that the command runs in."""
-    if not name:
-        raise ProodError("--run names no folder: give a name, runs/mine say")
-    return Path(name)
-
-
 class Method(StrEnum):
     plain = "plain"
     oe = "oe"
@@ -35,9 +28,7 @@ class Method(StrEnum):
 
 def train(
     method: Annotated[Method, typer.Argument(help="What to train; see above.")],
-    run: Annotated[
-        Path, typer.Option(parser=folder, metavar="PATH", help="Folder for the recipe, the metrics and the model.")
-    ],
+    run: Annotated[Path, typer.Option(help="Folder for the recipe, the metrics and the model.")],
     recipe: Annotated[str, typer.Option(help="A recipe that comes with Prood, or a .toml file.")] = "quickstart",
     discriminator: Annotated[Path | None, typer.Option(help="prood only: the trained discriminator's run.")] = None,
     shift: Annotated[float | None, typer.Option(help="prood only: Δ, added to g; else the recipe's.")] = None,
@@ -98,7 +89,7 @@ def train(
 def combine(
     classifier: Annotated[Path, typer.Option(help="Run or file of a trained classifier (plain, oe …).")],
     discriminator: Annotated[Path, typer.Option(help="Run or file of a trained discriminator.")],
-    run: Annotated[Path, typer.Option(parser=folder, metavar="PATH", help="Folder for the joint model.")],
+    run: Annotated[Path, typer.Option(help="Folder for the joint model.")],
     shift: Annotated[float | None, typer.Option(help="Δ, added to g: larger trusts the classifier more.")] = None,
     prior: Annotated[float | None, typer.Option(help=PRIOR)] = None,
 ) -> None:

@@ -14,7 +14,8 @@ def verify(
     certificates: Annotated[Path, typer.Argument(help="What 'prood certify … --out FILE' wrote.")],
     model: Annotated[str | None, typer.Option(help="Where the model is now; its hash decides all the same.")] = None,
     input: Annotated[
-        str | None, typer.Option(help="Where the images are now; their hashes decide all the same.")
+        str | None,
+        typer.Option(help="Where the images are now, a folder for pictures; their hashes decide all the same."),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Verify the first N certificates only.", min=1)] = None,
     strict: Annotated[bool, typer.Option("--strict", help="What is not decided is an error, too.")] = False,
@@ -39,11 +40,14 @@ def verify(
 
     from prood.certification import read
     from prood.certification.verify import Verifier
+    from prood.data import find
     from prood.errors import ProodError
     from prood.models import model_path
 
     if model is not None and not model_path(model).is_file():  # a mistake, not an open question
         raise ProodError(f"there is no model at {model_path(model)}: say with --model where it is now")
+    if input is not None and not Path(input).exists():
+        find(input)  # refuses what is no image set either
     found, note = read(certificates)
     if note:
         Console(stderr=True).print(f"note: {note}", highlight=False, soft_wrap=True, markup=False)

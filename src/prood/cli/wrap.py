@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from prood.cli.train import folder
 from prood.errors import ProodError
 
 
@@ -21,7 +20,7 @@ def wrap(
     ],
     discriminator: Annotated[Path, typer.Option(help="Run or file of a trained discriminator.")],
     shift: Annotated[float, typer.Option(help="Δ, added to g: larger trusts the classifier more.")],
-    run: Annotated[Path, typer.Option(parser=folder, metavar="PATH", help="Folder for the guarded classifier.")],
+    run: Annotated[Path, typer.Option(help="Folder for the guarded classifier.")],
     classes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Names of the classes: one a line, or a JSON list.")
     ] = None,
@@ -90,7 +89,7 @@ def wrap(
     kind = "probabilities" if facts.probabilities else "logits"
     print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")
     if detector.threshold is not None:
-        print(f"threshold: {detector.threshold:g}, at least {tpr:.0%} of the in-distribution is accepted")
+        print(f"threshold: {detector.threshold:g}, at least {100 * tpr:g}% of the in-distribution is accepted")
     if made.accuracy is not None:
         print(f"accuracy: {made.accuracy:.1%} on {calibrate}")
     print(f"wrote {run}")

@@ -49,6 +49,9 @@ def load(path: Path | str, device: str | torch.device) -> Detector:
     from prood.detector.detector import Detector
 
     model, _ = models.load(path)
+    if not isinstance(model, models.ProoD):
+        what = "a discriminator" if isinstance(model, models.Discriminator) else "a classifier"
+        raise ProodError(f"{path} holds {what} and no joint model: make one with 'prood train prood', combine or wrap")
     weights = fingerprint(model)
     detector = Detector(model, device=device)
     file = model_path(path).with_name(CALIBRATION_FILE)
@@ -59,12 +62,16 @@ def load(path: Path | str, device: str | torch.device) -> Detector:
 
 def _calibration(file: Path, weights: str) -> Calibration:
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_bytes()
+    except OSError as error:
+        raise ProodError(f"cannot read {file}: {error.strerror}") from None
+    try:
+        facts = json.loads(text)
         scores = np.asarray(facts["scores"], dtype=np.float64)
         found = Calibration(**{name: facts[name] for name in _NUMBERS}, scores=scores)
         sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())
         sound = sound and scores[found.index - 1] == found.score and isinstance(found.threshold, float)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ProodError(f"cannot read {file} ({error!r}): calibrate the detector again") from None
     if not sound:
         raise ProodError(f"{file} is not a calibration as Prood writes it: calibrate the detector again")

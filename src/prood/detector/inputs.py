@@ -6,7 +6,8 @@ What each of them becomes is float32 in [0, 1], (N, C, H, W), and what is said o
 - Tensors and arrays have the model's size: (N, C, H, W), or (C, H, W) for one image. Arrays of bytes may have their
   channels last, (N, H, W, C) or (H, W, C) with one or three of them, as Pillow, OpenCV and matplotlib give them.
 - Pictures (paths and Pillow images) of any size and mode are fitted as `prood certify` does: the largest rectangle of
-  the model's aspect around the centre, resized with a bilinear filter, grey or colour as the model wants it.
+  the model's aspect around the centre, resized with a bilinear filter, grey or colour as the model wants it. Of a file
+  with several frames the first counts, of a Pillow image the one that it stands at.
 """
 
 from __future__ import annotations

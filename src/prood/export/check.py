@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,22 @@ def check(path: Path | str, detector: Detector, images: Tensor | None = None) ->
 
     `images` are float32 in [0, 1], (N, C, H, W); without them grey ones, noise and patterns are taken.
     """
-    images = examples(detector) if images is None else images
+    with on_cpu(detector):
+        return _compared(path, detector, examples(detector) if images is None else images)
+
+
+@contextmanager
+def on_cpu(detector: Detector) -> Iterator[None]:
+    """What a file is made from and compared with is on the CPU; after that the detector is back where it was."""
+    before = detector.device
+    detector.to("cpu")
+    try:
+        yield
+    finally:
+        detector.to(before)
+
+
+def _compared(path: Path | str, detector: Detector, images: Tensor) -> Agreement:
     session = open_session(path)
     logits, expected = _expected(detector, images)
     found: dict[str, float] = dict.fromkeys(OUTPUTS, 0.0)
@@ -91,7 +108,7 @@ def examples(detector: Detector) -> Tensor:
 
 @torch.no_grad()
 def _expected(detector: Detector, images: Tensor) -> tuple[Tensor, dict[str, NDArray[Any]]]:
-    model = detector.model.to("cpu").eval()
+    model = detector.model.eval()
     said = detector.predict(images)
     values = {
         "probabilities": model.log_probabilities(images).exp().numpy(),

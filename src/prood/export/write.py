@@ -13,7 +13,7 @@ import torch
 from prood.atomic import replacing
 from prood.detector import Detector
 from prood.errors import ProodError
-from prood.export.check import Agreement, check
+from prood.export.check import Agreement, check, on_cpu
 from prood.export.classifier import classifier_model
 from prood.export.graph import INPUTS, OUTPUTS, Graph
 from prood.export.shapes import TABLE
@@ -52,17 +52,18 @@ def export(
     path = Path(path)
     _check_request(path, opset, overwrite)
     detector, facts = _detector(model)
-    proto = build(detector, opset, facts)
-    with replacing(path) as aside:
-        aside.write_bytes(proto.SerializeToString())
-        return check(aside, detector)
+    with on_cpu(detector):
+        proto = build(detector, opset, facts)
+        with replacing(path) as aside:
+            aside.write_bytes(proto.SerializeToString())
+            return check(aside, detector)
 
 
 def build(detector: Detector, opset: int, facts: dict[str, str]) -> Any:
     """The ONNX model: the classifier by torch's exporter, all that a proof rests on by our own."""
     from onnx import TensorProto, checker, helper
 
-    model = detector.model.to("cpu").eval()
+    model = detector.model.eval()
     classifier = classifier_model(model.classifier, torch.zeros(2, *detector.shape), opset)
     writer = guard_nodes(model, detector)
     graph = helper.make_graph(

@@ -10,7 +10,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from prood.data.formats.pictures import fit, plain
+from prood.data.formats.pictures import fit, has_frames, plain
 from prood.detector.inputs import Shape
 from prood.serve.refusals import Refused, bad
 
@@ -91,10 +91,9 @@ def _check_size(size: tuple[int, int] | None, limit: int, where: str) -> None:
 
 
 def _animated(image: Image.Image, where: str) -> bool:
-    # The second picture of a phone's file (MPO) is another view for its gallery, no second frame.
     try:
-        return image.format != "MPO" and bool(getattr(image, "is_animated", False))
-    except Exception as error:  # a GIF looks for its second frame only when asked
+        return has_frames(image)
+    except Exception as error:
         raise bad(f"{where} cannot be read ({_reason(error)}): send a whole {KNOWN}") from None
 
 

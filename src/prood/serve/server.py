@@ -15,8 +15,7 @@ import uvicorn
 
 from prood.detector import Detector
 from prood.errors import ProodError
-from prood.models import ProoD, model_path, read_metadata
-from prood.models import load as load_model
+from prood.models import model_path, read_metadata
 from prood.serve.app import create_app
 from prood.serve.options import LOOPBACK, About, Options
 from prood.serve.protocol import impatient
@@ -42,15 +41,11 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
     """The detector of a run, a model file or a shipped model, and what its file says."""
     if name is not None and (name in ("", ".", "..") or "/" in name):
         raise ProodError(f"/v2/models/NAME cannot be reached with the name {name!r}: give a word without a slash")
-    model = load_model(run)[0]
-    if not isinstance(model, ProoD):
-        kind = type(model).__name__
-        raise ProodError(f"{run} holds a {kind} and no joint model: train one with 'prood train prood'")
-    facts = read_metadata(run)
+    detector, facts = Detector.load(run, device=device), read_metadata(run)
     place = model_path(run)
     own = place.resolve().parent.name if Path(run).is_dir() else place.stem
     chosen = own if name is None else name
-    return Detector.load(run, device=device), About(chosen, facts.eps, facts.tpr, facts.data)
+    return detector, About(chosen, facts.eps, facts.tpr, facts.data)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -106,7 +101,7 @@ def announcement(detector: Detector, about: About, options: Options, host: str, 
         calibration = detector.calibration
         tpr = about.tpr if calibration is None else calibration.tpr
         verdict = f"rejects below a confidence of {detector.threshold:.4g}"
-        verdict += "" if tpr is None else f" (accepts {tpr:.0%} of in-distribution images)"
+        verdict += "" if tpr is None else f" (accepts {100 * tpr:g}% of in-distribution images)"
     lines = [
         f"serving   {about.name}: {detector.count} classes, images {shape}, {verdict}",
         f"page      {address}/",

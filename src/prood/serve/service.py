@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from prood.detector import Detector
+from prood.errors import ProodError
 from prood.serve.attack import Stopped, attack
 from prood.serve.batching import Arrays, Batcher, Turns
 from prood.serve.examples import Example, data_url, draw
@@ -126,16 +127,19 @@ class Service:
         stop = threading.Event()
         self._attacks += 1
         self._stops.add(stop)
+        left = asyncio.ensure_future(gone())
+        left.add_done_callback(lambda _: stop.set())
         try:
             loop = asyncio.get_running_loop()
             work = loop.run_in_executor(self._attacker, attack, self.detector, image, eps, steps, self.turns, stop)
-            left = asyncio.ensure_future(gone())
-            left.add_done_callback(lambda _: stop.set())
-            found = await asyncio.shield(work)
-            left.cancel()
+            found = await work
         except Stopped:
             raise bad("the connection was closed before the attack was done") from None
+        except ProodError as error:  # a classifier without gradients, say: no failure of the service
+            raise bad(str(error)) from None
         finally:
+            stop.set()  # also where the request is cancelled: nobody waits for it any more
+            left.cancel()
             self._attacks -= 1
             self._stops.discard(stop)
         threshold, best = self.detector.threshold, found.confidence[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,13 @@ def _model_facts(path: Path) -> dict[str, Any]:
         "shift": about.shift,
     }
     if isinstance(model, ProoD) and about.classes:
-        facts["ceiling"] = f"no input whatsoever gets a confidence above {model.ceiling(len(about.classes)):.4f}"
+        facts["ceiling"] = f"no input whatsoever gets a confidence above {_up(model.ceiling(len(about.classes)))}"
     if isinstance(model, Discriminator):
-        facts["ceiling"] = f"g never exceeds {model.ceiling:.4f}"
+        facts["ceiling"] = f"g never exceeds {_up(model.ceiling)}"
     facts |= {"seed": about.seed, "data": about.data, "settings": about.recipe, "version": about.version}
     return {key: value for key, value in facts.items() if value is not None}
+
+
+def _up(bound: float) -> str:
+    """Four decimals, rounded so that it stays a bound."""
+    return f"{math.ceil(bound * 10**4) / 10**4:.4f}"

@@ -234,8 +234,11 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     for method in own_evaluate:
         recipe.evaluate_for(method)
     for method, table in recipe.train.items():
-        _only(table, (), f"[train.{method}]", TrainOptions, type(recipe.objective(method)))
-        recipe.options(method)
+        try:
+            objective, _ = recipe.objective(method), recipe.options(method)
+        except ProodError as error:  # of any table, whatever method is to be trained
+            raise ProodError(f"[train.{method}]: {error}") from None
+        _only(table, (), f"[train.{method}]", TrainOptions, type(objective))
     return recipe
 
 

@@ -20,11 +20,15 @@ class ImageReader:
         self._opened: tuple[str, Shape, Images] | None = None
 
     def read(self, reference: ImageReference, name: str | None, shape: Shape) -> NDArray[np.float32]:
-        """float32 (C, H, W) in [0, 1], from `name` if that is given; noise and photographs are made to fit `shape`."""
+        """float32 (C, H, W) in [0, 1], from `name` if that is given; noise and photographs are made to fit `shape`.
+
+        In a folder `name`, a picture is looked for under its own name.
+        """
         name = reference.name if name is None else name
         channels, height, width = shape
         if reference.row is None:
-            found = fit(decode(Path(name)), (channels, height, width)).numpy()
+            path = Path(name) / Path(reference.name).name if Path(name).is_dir() else Path(name)
+            found = fit(decode(path), (channels, height, width)).numpy()
         else:
             found = self._open(name, shape).take([reference.row])[0].numpy()
         return found.astype(np.float32) / np.float32(255)

@@ -37,7 +37,7 @@ function explain(answer, model) {
 
 /** What is known of the threshold: how many images of the right kind reach it; a level, where that is guaranteed. */
 function rate({ tpr, confidence_level: level }) {
-  const percent = (share) => `${Number((100 * share).toPrecision(3))}%`;
+  const percent = (share) => `${Number((100 * share).toPrecision(6))}%`;
   const [least, sure] = level === null ? ["About", ""] : ["At least", `, with ${percent(level)} certainty`];
   return `${least} ${percent(tpr)} of the images of its own kind reach that${sure}.`;
 }
