@@ -114,12 +114,16 @@ def test_a_model_that_no_run_left_there_is_not_taken_for_this_runs(tmp_path: Pat
 
 
 def test_resuming_sweeps_up_what_a_kill_left_half_written(tmp_path: Path) -> None:
+    """Of the run's own files: an evaluation may be writing its results there at the same time."""
     run = Run(tmp_path)
     run.open({}, resume=False)
-    (tmp_path / ".checkpoint.safetensors.123.part").write_bytes(b"half")
-    (tmp_path / "notes.txt").write_text("mine")
+    for name in ("checkpoint.safetensors", "model.safetensors", "recipe.json", "metrics.jsonl"):
+        (tmp_path / f".{name}.123.part").write_bytes(b"half")
+    others = [".results.json.124.part", "notes.txt"]
+    for name in others:
+        (tmp_path / name).write_text("somebody's")
     run.open({}, resume=True)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["notes.txt", "recipe.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([*others, "recipe.json"])
 
 
 # metrics.jsonl

@@ -63,8 +63,9 @@ class Run:
                     f"{self.folder} was started with other settings ({', '.join(changed)}): "
                     "resume with the same ones, or choose another folder"
                 )
-            for left_by_a_kill in self.folder.glob(".*.part"):
-                left_by_a_kill.unlink(missing_ok=True)
+            for file in (self.model, self.recipe, self.metrics, self.checkpoint):  # others may be at work on results
+                for left_by_a_kill in self.folder.glob(f".{file.name}.*.part"):
+                    left_by_a_kill.unlink(missing_ok=True)
         elif self.finished:
             raise ProodError(f"{self.folder} holds a model but no recipe of its run: choose another folder")
         else:
