@@ -4,6 +4,7 @@ import io
 import operator
 import os
 import signal
+import subprocess
 import time
 from functools import partial
 from pathlib import Path
@@ -43,10 +44,10 @@ def test_a_step_comes_after_what_it_needs(tmp_path, jobs):
 
 
 def test_several_run_at_a_time(tmp_path):
-    """A pipe opens when somebody reads and somebody writes: one after the other they would wait for ever."""
+    """A pipe opens when somebody reads and somebody writes: one after the other, the reader would wait in vain."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    steps = [Step("read", partial(Path.read_text, pipe)), write(pipe)]
+    steps = [Step("read", partial(subprocess.run, ["cat", str(pipe)], check=True, timeout=60)), write(pipe)]
     console = silent()
     carry_out(steps, jobs=2, console=console)
     assert sorted(line.split()[0] for line in console.file.getvalue().splitlines()) == ["pipe", "read"]

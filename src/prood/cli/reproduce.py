@@ -87,6 +87,7 @@ def study(
     """
     from prood import processes
     from prood.attacks import preset
+    from prood.cli.console import console
     from prood.errors import ProodError
     from prood.reproduce import Study, reproduce, run_fast
 
@@ -99,7 +100,9 @@ def study(
     if len(set(seeds)) < len(seeds):
         raise ProodError(f"a seed counts once, not as in {', '.join(map(str, seeds))}: name different ones")
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
-    first = Study(name, Path("runs"), outside=outside, delta=shift, device=device, command=_command())
+    first = Study(
+        name, Path("runs"), outside=outside, delta=shift, device=device, command=_command(), console=console()
+    )
     kind = name + (f"@{first.against}" if outside else "") + ("-fast" if fast else "")
     folder = runs or first.folder / kind
     # What is trained with another seed lies beneath that of seed 0, if there is no other place for it alone.
@@ -240,6 +243,7 @@ def _lab(
     train: bool | None,
     device: str | None,
 ) -> Lab:
+    from prood.cli.console import console
     from prood.errors import ProodError
     from prood.reproduce import STUDIES, Lab
 
@@ -258,6 +262,7 @@ def _lab(
         training=train,
         device=device,
         command=_command(),
+        console=console(),
     )
 
 
