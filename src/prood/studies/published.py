@@ -17,7 +17,7 @@ from prood.errors import ProodError
 from prood.evaluation.measured import Measured, from_json, read_measured
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, check_kinds, read_results
 from prood.evaluation.runs import own_test_set
-from prood.evaluation.table import METRICS, set_name
+from prood.evaluation.words import METRICS, set_name
 from prood.models import fingerprint, load
 
 FORMAT = 1

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from prood import ProodError
-from prood.evaluation import card, evaluate, publish, read_published, results_page
+from prood.evaluation import evaluate
 from prood.models import ProoD, save
+from prood.report import card, results_page
+from prood.studies import publish, read_published
 
 RADII = (0.01, 8 / 255)
-PAPER = json.loads(resources.files("prood.evaluation").joinpath("paper.json").read_text(encoding="utf-8"))
+PAPER = json.loads(resources.files("prood.studies").joinpath("paper.json").read_text(encoding="utf-8"))
 
 
 def evaluation(outside: str, eps: float, **change) -> dict:

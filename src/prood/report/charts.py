@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from prood.evaluation.metrics import roc, threshold
-from prood.evaluation.report.markup import Html, element
-from prood.evaluation.report.svg import Chart, Floats, nice_ticks
 from prood.evaluation.results import Evaluation
-from prood.evaluation.table import percent, radius_text
+from prood.evaluation.words import percent, radius_text
+from prood.report.markup import Html, element
+from prood.report.svg import Chart, Floats, nice_ticks
 
 BINS = 48
 KINDS = {"inside": "in-distribution", "clean": "clean", "attacked": "attacked", "certified": "certified"}

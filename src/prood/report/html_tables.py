@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prood.evaluation.report.markup import Html, element, joined
 from prood.evaluation.results import Evaluation
-from prood.evaluation.table import MISSING, Cell, Row, Table, percent, radius_text
+from prood.evaluation.words import MISSING, percent, radius_text
+from prood.report.markup import Html, element, joined
+from prood.report.table import Cell, Row, Table
 
 NAMES = {
     "forward": "Forward passes",

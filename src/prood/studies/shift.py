@@ -13,8 +13,8 @@ from prood.bounds import Method
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.evaluator import evaluate
-from prood.evaluation.fusion import pairs
 from prood.models import Curve, Discriminator, ProoD
+from prood.studies.fusion import pairs
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
-from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from prood.evaluation.results import Evaluation, Results
+from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radius_text
 
-Kind = Literal["auc", "fpr"]
-METRICS: dict[Kind, dict[str, str]] = {
-    "auc": {"auc": "AUC", "gauc": "GAUC", "aauc": "AAUC"},
-    "fpr": {"fpr95": "FPR", "gfpr95": "GFPR", "afpr95": "AFPR"},
-}
 STACKED: dict[Kind, tuple[str, ...]] = {"auc": ("AUC", "AAUC", "GAUC"), "fpr": ("FPR", "AFPR", "GFPR")}
 """As lines of a terminal's cell: from the friendliest to what is proved, the worst case lies between the last two."""
-MISSING = "–"
 TOLERATED = 0.03  # of accuracy: what lies further below the best accuracy buys its detection with it, and is greyed
 GREY_NOTE = "no accuracy, or over 3 points below the best: not compared"
 
@@ -64,39 +57,9 @@ class Table:
         return any(row.grey for row in self.rows)
 
 
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f}"
-
-
-def radius_text(eps: float) -> str:
-    """'8/255' for a radius that is a number of grey levels and has no short decimal form; else the decimal form."""
-    levels = round(255 * min(eps, 1.0))  # a radius above 1 reaches every image, and may be too large to multiply
-    short = abs(float(f"{eps:.4g}") - eps) <= 1e-9 * abs(eps)
-    return f"{levels}/255" if levels > 0 and abs(255 * eps - levels) < 1e-6 and not short else f"{eps:g}"
-
-
 def latest(results: Iterable[Evaluation]) -> list[Evaluation]:
     """One evaluation for each (model, inside, outside, eps): the last, in the place of the first."""
     return list({(item.model, item.inside, item.outside, item.eps): item for item in results}.values())
-
-
-def set_name(name: str) -> str:
-    """The column that a set belongs to: 'svhn' of svhn:test, mosaic:svhn/test, npz:svhn.npz and npz:svhn/test.npz."""
-    source, _, rest = name.partition(":")
-    if rest in ("", "test"):
-        return source
-    folder, slash, file = rest.rpartition("/")
-    split = file.removesuffix(".npz")
-    if slash and split in ("train", "test"):
-        return PurePosixPath(folder).name + ("" if split == "test" else f":{split}")
-    return PurePosixPath(rest).stem if "." in rest or slash else name
-
-
-def labels(names: Iterable[str]) -> dict[str, str]:
-    """`set_name` of each, where no other set has the same."""
-    names = list(dict.fromkeys(names))
-    short = [set_name(name) for name in names]
-    return {name: part if part and short.count(part) == 1 else name for name, part in zip(names, short, strict=True)}
 
 
 def tables(results: Iterable[Evaluation], kind: Kind = "auc") -> list[Table]:

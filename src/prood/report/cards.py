@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from prood.evaluation.page import RADIUS, escaped, markdown_table
-from prood.evaluation.published import Published, method_of
-from prood.evaluation.table import METRICS, MISSING, percent, radius_text
+from prood.evaluation.words import METRICS, MISSING, percent, radius_text
 from prood.models import Metadata, build
+from prood.report.results import RADIUS, escaped, markdown_table
+from prood.studies.published import Published, method_of
 
 _TINY = "Subsets of 80 Million Tiny Images, which its authors withdrew in 2020."
 TERMS = {

@@ -9,11 +9,11 @@ from typing import Any
 
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.evaluation.page import code, escaped
-from prood.evaluation.published import EXPERIMENTS_FOLDER, read_json, read_published
+from prood.report.results import code, escaped
 from prood.reproduce.experiment import FORMAT, Experiment
 from prood.reproduce.experiments import EXPERIMENTS
 from prood.reproduce.lab import LABS
+from prood.studies.published import EXPERIMENTS_FOLDER, read_json, read_published
 
 PAGE, FIGURES = "experiments.md", "figures"
 HEAD = """# Experiments

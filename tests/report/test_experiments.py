@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from prood.errors import ProodError
-from prood.reproduce import Experiment, experiments_page, page, write_page
+from prood.report import experiments as page
+from prood.report.experiments import experiments_page, write_page
+from prood.reproduce import Experiment
 from prood.reproduce.experiment import FORMAT
 
 DOCUMENT = {

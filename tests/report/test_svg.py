@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prood.evaluation.report.markup import Html, element, joined
-from prood.evaluation.report.svg import Chart, nice_ticks, thinned
+from prood.report.markup import Html, element, joined
+from prood.report.svg import Chart, nice_ticks, thinned
 
 
 def chart(**options):

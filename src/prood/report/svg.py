@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prood.evaluation.report.markup import Html, element
+from prood.report.markup import Html, element
 
 Floats = NDArray[np.float64]
 TOP, RIGHT, BOTTOM, LEFT = 8.0, 12.0, 18.0, 30.0

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from prood.evaluation.seeds import Statistic
+from prood.studies.seeds import Statistic
 
 # Others are compared with 80M Tiny Images, which CIFAR-10 and CIFAR-100 were drawn from.
 STANDS_FOR = {"openimages": "OpenImages", "natural32": "OpenImages"}
@@ -55,7 +55,7 @@ class PaperRow:
 @cache
 def paper() -> dict[str, Any]:
     """The content of paper.json: its source, and its tables."""
-    text = resources.files("prood.evaluation").joinpath("paper.json").read_text(encoding="utf-8")
+    text = resources.files("prood.studies").joinpath("paper.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 

@@ -9,18 +9,10 @@ import numpy as np
 import pytest
 
 from prood import ProodError
-from prood.evaluation import (
-    Evaluation,
-    Published,
-    Results,
-    evaluate_run,
-    grouped,
-    publish,
-    read_published,
-    read_results,
-)
-from prood.evaluation.published import has_news
+from prood.evaluation import Evaluation, Results, evaluate_run, read_results
 from prood.models import fingerprint, load, save
+from prood.studies import Published, grouped, publish, read_published
+from prood.studies.published import has_news
 from prood.training import combine, load_recipe, train
 
 RECIPE = """

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from prood import ProodError
-from prood.evaluation.report import write_report
-from prood.evaluation.report.formats import csv_text, latex, latex_escaped, markdown
 from prood.evaluation.results import Results
-from prood.evaluation.table import tables
+from prood.report import write_report
+from prood.report.formats import csv_text, latex, latex_escaped, markdown
+from prood.report.table import tables
 
 NASTY = r"a_b & c|d <script> *e* [2pt] 100% #1 {x} ~ ^ \end{table} $y$"
 

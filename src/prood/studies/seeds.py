@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from prood.errors import ProodError
-from prood.evaluation.published import ATTACKED, Published, method_of, strength
 from prood.evaluation.results import Evaluation
-from prood.evaluation.table import percent
+from prood.evaluation.words import percent
+from prood.studies.published import ATTACKED, Published, method_of, strength
 
 GUARANTEES = ("gauc", "gfpr95")
 

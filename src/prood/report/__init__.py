@@ -6,9 +6,12 @@ from pathlib import Path
 
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.evaluation.report.formats import csv_text, latex, markdown
-from prood.evaluation.report.page import page
 from prood.evaluation.results import Results
+from prood.report.cards import card
+from prood.report.formats import csv_text, latex, markdown
+from prood.report.page import page
+from prood.report.results import results_page
+from prood.report.table import results_table
 
 WRITERS = {".html": page, ".md": markdown, ".tex": latex, ".csv": csv_text}
 
@@ -24,4 +27,4 @@ def write_report(results: Results, path: Path | str) -> None:
     write_text(path, writer(results))
 
 
-__all__ = ["write_report"]
+__all__ = ["card", "results_page", "results_table", "write_report"]

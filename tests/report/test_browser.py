@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from PIL import Image
 
-from prood.evaluation.report import write_report
+from prood.report import write_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from prood.evaluation.metrics import threshold
-from prood.evaluation.report.charts import has_certificate, histogram
-from prood.evaluation.report.gallery import confidence, picked, shown_each
-from prood.evaluation.report.page import page
-from prood.evaluation.report.svg import Chart
 from prood.evaluation.results import Results, Scores
-from prood.evaluation.table import tables
+from prood.report.charts import has_certificate, histogram
+from prood.report.gallery import confidence, picked, shown_each
+from prood.report.page import page
+from prood.report.svg import Chart
+from prood.report.table import tables
 
 SECTIONS = ["summary", "auc", "fpr", "radius", "scores", "roc", "gallery", "attack"]
 

@@ -9,19 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from prood.errors import ProodError
-from prood.evaluation.paper import PaperRow, paper, paper_rows
-from prood.evaluation.published import (
-    NOTES_FILE,
-    SHIFT_FILE,
-    SPEED_FILE,
-    Published,
-    method_of,
-    read_json,
-    read_published,
-)
-from prood.evaluation.report.formats import MEANING
-from prood.evaluation.seeds import Group, Statistic, grouped
-from prood.evaluation.table import METRICS, MISSING, Kind, radius_text, set_name
+from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
+from prood.report.formats import MEANING
+from prood.studies.paper import PaperRow, paper, paper_rows
+from prood.studies.published import NOTES_FILE, SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published
+from prood.studies.seeds import Group, Statistic, grouped
 
 HEAD = """# Results
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from prood.evaluation.report.charts import KINDS, has_certificate, histogram, over_radius, roc_curves
-from prood.evaluation.report.gallery import gallery, shown_each
-from prood.evaluation.report.markup import Html, element, joined
-from prood.evaluation.report.tables import attack_table
 from prood.evaluation.results import Evaluation
-from prood.evaluation.table import labels, radius_text
+from prood.evaluation.words import labels, radius_text
+from prood.report.charts import KINDS, has_certificate, histogram, over_radius, roc_curves
+from prood.report.gallery import gallery, shown_each
+from prood.report.html_tables import attack_table
+from prood.report.markup import Html, element, joined
 
 COLOURS = 8
 STOPPED = (

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 
-from prood.evaluation.report.markup import Html, element
-from prood.evaluation.report.sections import (
+from prood.evaluation.results import Results
+from prood.evaluation.words import Kind, percent, radius_text
+from prood.report.html_tables import facts, results_html
+from prood.report.markup import Html, element
+from prood.report.sections import (
     View,
     attack_section,
     gallery_section,
@@ -15,9 +18,7 @@ from prood.evaluation.report.sections import (
     scores_section,
     section,
 )
-from prood.evaluation.report.tables import facts, results_html
-from prood.evaluation.results import Results
-from prood.evaluation.table import GREY_NOTE, Kind, Table, latest, percent, radius_text, tables
+from prood.report.table import GREY_NOTE, Table, latest, tables
 
 EXPLANATION = Html(
     "Every model gives an image a score: how sure it is that the image is of the kind it was trained on. "
@@ -74,7 +75,7 @@ def page(results: Results) -> str:
 
 
 def _resource(name: str) -> Html:
-    return Html(files("prood.evaluation.report").joinpath(name).read_text(encoding="utf-8"))
+    return Html(files("prood.report").joinpath(name).read_text(encoding="utf-8"))
 
 
 def _several(values: Iterable[object]) -> str:

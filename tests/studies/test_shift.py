@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from prood import ProodError
 from prood.data import ImageSet
-from prood.evaluation import Candidate, auc, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
-from prood.evaluation.shift import choice_of_shift
+from prood.evaluation import auc
 from prood.models import ProoD, score_of
+from prood.studies import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
+from prood.studies.shift import choice_of_shift
 
 # A larger shift trusts the classifier more: AUC grows, GAUC falls.
 CURVE = [Candidate(0, 0.90, 0.70), Candidate(1, 0.94, 0.65), Candidate(2, 0.96, 0.60), Candidate(3, 0.97, 0.40)]

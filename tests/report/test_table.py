@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.table import labels, latest, radius_text, results_table, set_name, tables
+from prood.evaluation.words import labels, radius_text, set_name
+from prood.report.table import latest, results_table, tables
 
 
 def made(model, outside="smooth", eps=0.3, auc=0.9, gauc=0.5, aauc=0.7, accuracy=0.99, **more):

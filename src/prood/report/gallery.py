@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from prood.evaluation.report.markup import Html, element
 from prood.evaluation.results import Evaluation, Scores
-from prood.evaluation.table import percent
+from prood.evaluation.words import percent
+from prood.report.markup import Html, element
 
 BUDGET = 1_500_000  # characters of all pictures together: a page is to stay small enough to be sent by mail
 MOST = 6

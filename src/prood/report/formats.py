@@ -8,7 +8,8 @@ import re
 from dataclasses import fields
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.table import GREY_NOTE, METRICS, MISSING, Cell, Row, Table, radius_text, tables
+from prood.evaluation.words import METRICS, MISSING, radius_text
+from prood.report.table import GREY_NOTE, Cell, Row, Table, tables
 
 MEANING = (
     "AUC is the probability that an in-distribution image scores strictly above an out-of-distribution one. "
