@@ -55,9 +55,7 @@ ALLOWED = {
         "fusing",
     },
 }
-EXCEPTIONS = {
-    "evaluation": {"report"}
-}  # `Results.report(…)` loads it when it is called
+EXCEPTIONS = {"evaluation": {"report"}}  # `Results.report(…)` loads it when it is called
 
 
 def rooms() -> dict[str, list[Path]]:
