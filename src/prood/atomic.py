@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prood.errors import ProodError
+from prood.errors import AlreadyThere
 
 try:
     import fcntl
@@ -62,7 +62,7 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
 def check(path: Path) -> None:
     """Refuse a path that a file cannot take the place of: a folder, or a device such as /dev/stdout."""
     if path.exists() and not path.is_file():
-        raise ProodError(f"{path} is {'a folder' if path.is_dir() else 'a device'}: give the name of a file")
+        raise AlreadyThere(f"{path} is {'a folder' if path.is_dir() else 'a device'}: give the name of a file")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
