@@ -7,8 +7,8 @@ import pytest
 
 from prood.data import Augment, find
 from prood.errors import ProodError
+from prood.methods import CertifiedDiscriminator
 from prood.training import METHODS, Recipe, TrainOptions, load_recipe, recipe_names
-from prood.training.objectives import CertifiedDiscriminator
 from prood.training.recipe import parse
 
 

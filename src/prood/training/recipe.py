@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from prood.bounds import Method
 from prood.data import Augment
 from prood.errors import ProodError, first_line
-from prood.training.objectives import (
+from prood.methods import (
     ACET,
     ATOM,
     CCU,

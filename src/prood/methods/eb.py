@@ -11,10 +11,10 @@ from torch.nn import functional as F
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.plain import accuracy
 from prood.models import EnergyClassifier, build
 from prood.models.architectures import Spec
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
 
 
 @dataclass(frozen=True)

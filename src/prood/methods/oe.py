@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.plain import accuracy
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.training.objectives.attack import Adversarial
-from prood.training.objectives.base import Batch, Logs, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
+from prood.methods.attack import Adversarial
+from prood.methods.base import Batch, Logs, Step, interlace, separate
+from prood.methods.plain import accuracy
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from prood.training.objectives.base import Batch, Objective, Step, ramp
+from prood.methods.base import Batch, Objective, Step, ramp
 
 
 def climb(height: Callable[[Tensor], Tensor], batch: Batch, eps: Tensor, *, steps: int, step_size: float) -> Tensor:

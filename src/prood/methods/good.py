@@ -13,10 +13,10 @@ from prood.bounds import Box, interval
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.base import Batch, Logs, Objective, Step, ramp
+from prood.methods.plain import accuracy
 from prood.models import CertifiedClassifier, build
 from prood.models.architectures import Spec
-from prood.training.objectives.base import Batch, Logs, Objective, Step, ramp
-from prood.training.objectives.plain import accuracy
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.plain import accuracy
 from prood.models import ProoD, fuse
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from prood.bounds import Box, concretise, interval, relax
 from prood.errors import ProodError
+from prood.methods.attack import climb
+from prood.methods.base import Batch, Logs, Objective, Step, ramp
 from prood.models import Discriminator
-from prood.training.objectives.attack import climb
-from prood.training.objectives.base import Batch, Logs, Objective, Step, ramp
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.training.objectives.base import Batch, Logs, Objective, Step
+from prood.methods.base import Batch, Logs, Objective, Step
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from prood.bounds import Normalise
 from prood.errors import ProodError
+from prood.methods import GOOD, Batch, Step
 from prood.models import CertifiedClassifier
-from prood.training.objectives import GOOD, Batch, Step
 
 EPS = 0.0625
 CLASSES = 3

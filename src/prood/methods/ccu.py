@@ -14,11 +14,11 @@ from torch.nn import functional as F
 from prood import processes
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.plain import accuracy
 from prood.models import MixtureClassifier, MixtureRatio, build, fuse
 from prood.models.architectures import Spec
 from prood.models.mixtures import GAP, Mixture
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
 
 ROUNDS = 20
 """Of the clustering that the mixtures start from."""

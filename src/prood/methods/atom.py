@@ -10,11 +10,11 @@ from torch.nn import functional as F
 
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.attack import Adversarial, deployed
+from prood.methods.base import Batch, Logs, Step
+from prood.methods.plain import accuracy
 from prood.models.architectures import Spec
 from prood.models.extra_class import ExtraClass, not_last, with_extra_class
-from prood.training.objectives.attack import Adversarial, deployed
-from prood.training.objectives.base import Batch, Logs, Step
-from prood.training.objectives.plain import accuracy
 
 
 @dataclass(frozen=True)
