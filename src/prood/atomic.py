@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from prood.errors import BadValue, Busy
+from prood.errors import AlreadyThere, Busy
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def locked(path: Path, *, busy: str | None = None) -> Iterator[None]:
 def check(path: Path) -> None:
     """Refuse a path that a file cannot take the place of: a folder, or a device such as /dev/stdout."""
     if path.exists() and not path.is_file():
-        raise BadValue(f"{path} is {'a folder' if path.is_dir() else 'a device'}: give the name of a file")
+        raise AlreadyThere(f"{path} is {'a folder' if path.is_dir() else 'a device'}: give the name of a file")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

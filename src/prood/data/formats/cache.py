@@ -32,7 +32,7 @@ from prood.data.formats.pictures import DamagedPicture
 from prood.data.images import fingerprint
 from prood.data.sources import Shape
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess
 
 _CHUNK = 1024  # pictures between two notes of how far a build has come
 
@@ -71,7 +71,7 @@ class CacheReader:
         try:
             return np.memmap(self.file, np.uint8, "r", shape=(self.count, *self.shape))
         except (OSError, ValueError) as error:
-            raise ProodError(f"cannot read {self.file}: open the set again, which rebuilds it ({error})") from error
+            raise Damaged(f"cannot read {self.file}: open the set again, which rebuilds it ({error})") from error
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled map would be a copy of all images.
@@ -90,7 +90,7 @@ def cached(tree: Tree, file: Path, name: str, *, workers: int | None = None) -> 
                     _build(tree, file, origin, workers)
                     found = open_cache(file, name, tree.shape, origin)
         except OSError as error:
-            raise ProodError(f"cannot write {file}: {error.strerror or error}") from error
+            raise NoAccess(f"cannot write {file}: {error.strerror or error}") from error
     assert found is not None
     return found
 
@@ -143,7 +143,7 @@ def _build(tree: Tree, file: Path, origin: str, workers: int | None) -> None:
     if not note.count:
         part.unlink()
         part_note.unlink()
-        raise ProodError(f"none of the {len(tree)} pictures below {tree.root} can be read: get them again")
+        raise Damaged(f"none of the {len(tree)} pictures below {tree.root} can be read: get them again")
     # The old description goes first, so that it never stands beside the new images.
     file.with_suffix(".json").unlink(missing_ok=True)
     os.replace(part, file)
@@ -185,4 +185,4 @@ def _write_note(path: Path, note: _Note) -> None:
 def _check_space(file: Path, needed: int) -> None:
     free = shutil.disk_usage(file.parent).free
     if needed > free:
-        raise ProodError(f"{file} takes {needed / 1e9:.1f} GB more and the disk has {free / 1e9:.1f} GB: make room")
+        raise NoAccess(f"{file} takes {needed / 1e9:.1f} GB more and the disk has {free / 1e9:.1f} GB: make room")

@@ -1,0 +1,78 @@
+"""ATOM, adversarial training with informative outlier mining (Chen, Li, Wu, Liang and Jha, ECML PKDD 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from prood.data import Images
+from prood.errors import ProodError
+from prood.methods.attack import Adversarial, deployed
+from prood.methods.base import Batch, Logs, Step
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
+from prood.models.architectures import Spec
+from prood.models.extra_class import ExtraClass, NotExtra, not_last, with_extra_class
+
+
+@register
+@dataclass(frozen=True)
+class ATOM(Adversarial):
+    """−log p(y|x) + weight · max_{‖u−z‖∞ ≤ ε} −log p(K+1|u) for a classifier with a class more, for outliers.
+
+    The score is log((1 − p(K+1|x)) / p(K+1|x)); the classes are told apart by the first K logits.
+
+    Only informative outliers are trained on. Sorted from the one that looks most like the in-distribution, a fraction
+    `quantile` is passed over, as too near, and the next fraction `mined` is taken. The paper sorts 400,000 images
+    before each epoch and takes 100,000; here each step mines its own batch, with the network as it stands. That is
+    fresher, and what a step sees remains a function of its number alone; but a batch has fewer of the rare hard ones
+    than the whole set, a step trains on `mined` times as many outliers as there are in-distribution images (in the
+    paper on twice as many), and of several processes each sorts its own rows.
+    """
+
+    name = "atom"
+    title = "ATOM"
+    summary = "a classifier with a class more, for outliers that are mined and attacked"
+    score = NotExtra
+
+    weight: float = option(1.0, "of the outliers' loss")
+    quantile: float = option(
+        0.125, "this fraction of the outliers, those most like the in-distribution, is passed over", high=1
+    )
+    mined: float = option(0.25, "the next fraction is trained on", high=1, above=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quantile + self.mined > 1:
+            raise ProodError(f"quantile = {self.quantile} and mined = {self.mined} are together more than all outliers")
+
+    def __call__(self, model: ExtraClass, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        assert batch_out is not None
+        eps = self.radius(step)
+        mined = self.mine(model, batch_out)
+        attacked = self.attack(model, mined, eps, lambda images: not_last(model.extended(images)))
+        # Not interlaced, as there are fewer outliers; of several processes each has its share of both.
+        logits = model.extended(torch.cat([batch_in.images, attacked]))
+        inside, outside = logits.tensor_split([len(batch_in.images)])
+        loss_in = F.cross_entropy(inside, batch_in.targets)
+        extra = torch.full_like(outside[:, 0], outside.shape[1] - 1, dtype=torch.long)
+        loss_out = F.cross_entropy(outside, extra)
+        logs = {"loss_in": loss_in, "loss_out": loss_out, "eps": eps, "accuracy": accuracy(inside[:, :-1], batch_in)}
+        return loss_in + self.weight * loss_out, logs
+
+    def network(self, spec: Spec, inside: Images, outside: Images | None) -> ExtraClass:
+        return with_extra_class(spec)
+
+    def mine(self, model: ExtraClass, batch: Batch) -> Batch:
+        """The outliers of the batch that are worth training on, with their noise."""
+        with deployed(model), torch.no_grad():
+            order = not_last(model.extended(batch.images)).argsort(descending=True, stable=True)
+        count = max(1, round(self.mined * len(order)))
+        first = min(round(self.quantile * len(order)), len(order) - count)
+        kept = order[first : first + count]
+        assert batch.noise is not None
+        return Batch(batch.images[kept], noise=batch.noise[kept])

@@ -1,0 +1,152 @@
+"""CCU: mixtures that know where the data is (Meinke and Hein, 2020, *Towards neural networks that provably know when
+they don't know*)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from prood import processes
+from prood.data import Images
+from prood.errors import ProodError
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
+from prood.models import MixtureClassifier, MixtureRatio, build, fuse
+from prood.models.architectures import Spec
+from prood.models.mixture_classifier import MixtureConfidence
+from prood.models.mixtures import GAP, Mixture
+
+ROUNDS = 20
+"""Of the clustering that the mixtures start from."""
+
+
+@register
+@dataclass(frozen=True)
+class CCU(Objective):
+    """−log p(y|x) − weight · 1/K Σ_l log p(l|z) − likelihood/d · ( log p(x) + weight · log p(z) ).
+
+    p(y|x) is that of `models.MixtureClassifier`, p(x) = ½·p(x|in) + ½·p(x|out) the mixtures' density on d pixel values,
+    and the score is the confidence. Before training, the metric becomes that of the in-distribution's covariance,
+    eigenvalues below `floor` times the largest raised to that, and the mixtures start from a clustering. The paper
+    does not divide log p(x) by d: we do, so that its gradients have the size of the others'.
+    """
+
+    name = "ccu"
+    title = "CCU"
+    summary = "a classifier with Gaussian mixtures of both distributions, sure to be unsure far away"
+    score = MixtureConfidence
+
+    weight: float = option(1.0, "of the out-distribution's losses")
+    likelihood: float = option(1.0, "weight of the mixtures' log-likelihood, per pixel value")
+    components: int = option(100, "Gaussians in each of the two mixtures", low=1)
+    floor: float = option(1e-6, "of the metric's eigenvalues, as a share of the largest", high=1, above=True)
+    fit_images: int = option(10000, "images of each set that metric and mixtures are fitted to before training", low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fit_images < self.components:
+            raise ProodError(f"components = {self.components} must be at most fit_images = {self.fit_images}")
+
+    def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
+        return MixtureClassifier(build(spec), MixtureRatio(math.prod(inside.shape), self.components))
+
+    @torch.no_grad()
+    def prepare(self, model: nn.Module, batches: Callable[[int], tuple[Batch, Batch | None]]) -> None:
+        assert isinstance(model, MixtureClassifier)
+        inside, outside = _collected(batches, self.fit_images)
+        fit_mixtures(model.ratio, inside, outside, self.floor)
+        for value in model.ratio.state_dict().values():  # every process saw its own rows; all take the first one's
+            value.copy_(processes.total(value * processes.is_main()))
+
+    def __call__(
+        self, model: MixtureClassifier, batch_in: Batch, batch_out: Batch | None, step: Step
+    ) -> tuple[Tensor, Logs]:
+        assert batch_out is not None
+        images = interlace(batch_in.images, batch_out.images)
+        density_in, density_out = model.ratio.log_densities(images)
+        g = density_in - density_out
+        logits = model.logits(images)
+        inside, outside = separate(fuse(logits.to(g.dtype), g))
+        # fuse() gives log(K·p): take log K off again.
+        log_k = math.log(inside.shape[1])
+        loss_in = F.nll_loss(inside - log_k, batch_in.targets)
+        loss_out = (log_k - outside).mean(1).mean()
+        half_pi = 0.5 * math.log(2 * math.pi)  # of the density in the metric's coordinates, per dimension
+        density = (torch.logaddexp(density_in, density_out) - math.log(2)) / images[0].numel() - half_pi
+        unlikely_in, unlikely_out = (-part.mean() for part in separate(density))
+        loss = loss_in + self.weight * loss_out + self.likelihood * (unlikely_in + self.weight * unlikely_out)
+        g_in, g_out = separate(g)
+        logs = {
+            "loss_in": loss_in,
+            "loss_out": loss_out,
+            "unlikely_in": unlikely_in,
+            "unlikely_out": unlikely_out,
+            "g_in": g_in.mean(),
+            "g_out": g_out.mean(),
+            "accuracy": accuracy(inside, batch_in),
+        }
+        return loss, logs
+
+
+def _collected(batches: Callable[[int], tuple[Batch, Batch | None]], count: int) -> tuple[Tensor, Tensor]:
+    """So many images of both sets, of the first steps' batches."""
+    inside: list[Tensor] = []
+    outside: list[Tensor] = []
+    while sum(map(len, inside)) < count:
+        batch_in, batch_out = batches(len(inside))
+        assert batch_out is not None
+        inside.append(batch_in.images.flatten(1))
+        outside.append(batch_out.images.flatten(1))
+    return torch.cat(inside).double(), torch.cat(outside).double()
+
+
+def fit_mixtures(ratio: MixtureRatio, inside: Tensor, outside: Tensor, floor: float) -> None:
+    """Metric and mixtures from flat images in float64."""
+    mean = inside.mean(0)
+    values, vectors = torch.linalg.eigh((inside - mean).T @ (inside - mean) / len(inside))
+    values = values.clamp_min(floor * values.amax())
+    ratio.mean.copy_(mean)
+    ratio.matrix.copy_(vectors.T / values.sqrt()[:, None])
+    sigmas = [
+        _cluster(part, (images - mean) @ ratio.matrix.double().T)
+        for part, images in ((ratio.inside, inside), (ratio.outside, outside))
+    ]
+    narrow, wide = sigmas[0].log(), sigmas[1].log()
+    # All σ inside below all σ outside: the scale that separates them, and how far each is from it.
+    scale = 0.5 * (narrow.mean() + wide.mean())
+    ratio.log_scale.copy_(scale)
+    ratio.inside.spread.copy_(_inverse_softplus(scale - narrow - GAP / 2))
+    ratio.outside.spread.copy_(_inverse_softplus(wide - scale - GAP / 2))
+
+
+def _cluster(part: Mixture, points: Tensor) -> Tensor:
+    """Lloyd's clustering from the first points; the σ of each cluster, for spherical Gaussians."""
+    count, dimension = part.centres.shape
+    centres = points[:count].clone()
+    for _ in range(ROUNDS):
+        nearest = torch.cdist(points, centres).argmin(1)
+        sizes = nearest.bincount(minlength=count)
+        sums = torch.zeros_like(centres).index_add_(0, nearest, points)
+        centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp_min(1)[:, None], centres)
+    nearest = torch.cdist(points, centres).argmin(1)
+    squares = (points - centres[nearest]).square().sum(1)
+    sizes = nearest.bincount(minlength=count)
+    within = torch.zeros(count, dtype=points.dtype, device=points.device).index_add_(0, nearest, squares)
+    overall = within.sum() / len(points)
+    # A cluster of few points has hardly any spread of its own: as if it had ten more with that of all.
+    variance = (within + 10 * overall) / (sizes + 10) / dimension
+    part.centres.copy_(centres)
+    part.log_weights.copy_(((sizes + 1) / (len(points) + count)).log())
+    return variance.sqrt()
+
+
+def _inverse_softplus(values: Tensor) -> Tensor:
+    """The x with log(1 + eˣ) = values; what is not above zero becomes a thousandth."""
+    return torch.log(torch.expm1(values.clamp_min(1e-3)))

@@ -1,0 +1,31 @@
+"""Plain: the classifier's cross-entropy on the in-distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from prood.methods.base import Batch, Logs, Objective, Step
+from prood.methods.registry import register
+
+
+@register
+@dataclass(frozen=True)
+class Plain(Objective):
+    """−log p_f(y|x), averaged over the batch."""
+
+    name = "plain"
+    title = "Plain"
+    summary = "a classifier as usual"
+    needs_outside = False
+
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        logits = model(batch_in.images)
+        loss = F.cross_entropy(logits, batch_in.targets)
+        return loss, {"accuracy": accuracy(logits, batch_in)}
+
+
+def accuracy(logits: Tensor, batch: Batch) -> Tensor:
+    return (logits.detach().argmax(1) == batch.targets).float().mean()

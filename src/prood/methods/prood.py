@@ -1,0 +1,47 @@
+"""Semi-joint training of the classifier inside the joint model, with the discriminator held fixed (Eq. 8)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
+from prood.models import JointConfidence, ProoD, fuse
+
+
+@register
+@dataclass(frozen=True)
+class SemiJoint(Objective):
+    """−log p(y|x) − weight · 1/K Σ_l log p(l|z) for the joint p of Eq. 3.
+
+    Only f learns: training g or Δ along with it would trade the guarantee away. So g is computed without a graph,
+    which also saves its backward pass.
+    """
+
+    name = "prood"
+    title = "ProoD"
+    summary = "a classifier inside the joint model, with a trained discriminator held fixed"
+    kind = "joint"
+    score = JointConfidence
+
+    weight: float = option(1.0, "of the out-distribution's loss")
+
+    def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        assert batch_out is not None
+        images = interlace(batch_in.images, batch_out.images)
+        with torch.no_grad():
+            g = model.discriminator(images) + model.shift  # not `in_logit`, whose arithmetic is slower on GPUs
+        inside, outside = separate(fuse(model.logits(images).float(), g.float()))
+        # fuse() gives log(K·p): take log K off again, so that the losses are those of Eq. 8.
+        log_k = math.log(inside.shape[1])
+        loss_in = F.nll_loss(inside - log_k, batch_in.targets)
+        loss_out = (log_k - outside).mean(1).mean()
+        logs = {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}
+        return loss_in + self.weight * loss_out, logs
