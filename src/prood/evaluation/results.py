@@ -150,13 +150,13 @@ def append(folder: Path, made: Evaluation) -> None:
     """Add an evaluation to a folder, where others may write at the same time. From then on a kill does not lose it."""
     made.save_scores(folder)
     line = json.dumps({"format": FORMAT, **made.to_json()})
-    with locked(folder), (folder / NEW_FILE).open("a", encoding="utf-8") as opened:
+    with locked(folder / RESULTS_FILE), (folder / NEW_FILE).open("a", encoding="utf-8") as opened:
         opened.write(f"\n{line}\n")  # a line that a process did not write to its end stays apart
 
 
 def settle(folder: Path, asked: Sequence[Evaluation]) -> None:
     """Write `RESULTS_FILE` with all that is in the folder, and with these at the end, where reports look."""
-    with locked(folder):
+    with locked(folder / RESULTS_FILE):
         found = read_results(folder) or Results()
         new = folder / NEW_FILE
         if new.exists() or [one.identity for one in found][-len(asked) :] != [one.identity for one in asked]:
