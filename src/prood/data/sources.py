@@ -172,7 +172,7 @@ def open_set(
         if colon:
             raise UnknownName(f"'{key}' has no splits: write '{key}' instead of '{name}'")
         if shape is None:
-            raise BadValue(f"'{name}' is noise of any size: name images, or give load(..., like=) a set to match, or a shape=")
+            raise BadValue(f"'{name}' is noise of any size: name images, or give load(..., like=) a set to match")
         return entry.make_noise(count, shape, seed)
     if entry.read_file is not None:
         if not rest:
