@@ -10,7 +10,7 @@ from typing import Any
 
 from prood.errors import ProodError
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
-from prood.report.formats import MEANING
+from prood.report.table import MEANING
 from prood.studies.paper import PaperRow, paper, paper_rows
 from prood.studies.published import NOTES_FILE, SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published
 from prood.studies.seeds import Group, Statistic, grouped

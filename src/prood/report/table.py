@@ -15,6 +15,13 @@ from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radi
 STACKED: dict[Kind, tuple[str, ...]] = {"auc": ("AUC", "AAUC", "GAUC"), "fpr": ("FPR", "AFPR", "GFPR")}
 """As lines of a terminal's cell: from the friendliest to what is proved, the worst case lies between the last two."""
 TOLERATED = 0.03  # of accuracy: what lies further below the best accuracy buys its detection with it, and is greyed
+MEANING = (
+    "AUC is the probability that an in-distribution image scores strictly above an out-of-distribution one. "
+    "GAUC is a proved lower bound of it when every out-of-distribution image may be changed by up to ε per pixel, "
+    "AAUC what is left of it under our attacks: GAUC ≤ worst case ≤ AAUC ≤ AUC. "
+    "FPR, GFPR and AFPR are the same for the share of out-of-distribution images that pass when 95% of the "
+    "in-distribution does: smaller is better."
+)
 GREY_NOTE = "no accuracy, or over 3 points below the best: not compared"
 
 
