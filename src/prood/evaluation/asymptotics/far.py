@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import ImageSet, generator
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.evaluation.metrics import auc
 from prood.models import Discriminator, Score, score_of
 
@@ -93,7 +93,7 @@ def _trajectories(
 ) -> tuple[Tensor, Tensor]:
     """Where they start, and a direction for each."""
     if not alphas or count < 1:
-        raise ProodError("at least one distance and one trajectory are needed to see what is far away")
+        raise BadValue("at least one distance and one trajectory are needed to see what is far away")
     score.model.to(device).eval()
     chosen = outside.subset(count, seed)
     images = chosen.floats(range(len(chosen))).to(device)
