@@ -10,9 +10,10 @@ import pytest
 import prood
 
 SOURCE = Path(prood.__file__).parent
-BASE = {"errors", "atomic", "processes", "version"}  # small modules that every room may use
+BASE = {"errors", "atomic", "extras", "processes", "version"}  # small modules that every room may use
 ALLOWED = {
     "errors": set(),
+    "extras": set(),
     "atomic": set(),
     "processes": set(),
     "version": set(),

@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +14,7 @@ from prood.data.archives import is_archive, unpack
 from prood.data.catalog import Download, Package, Public, data_folder
 from prood.data.download import KEPT, NoConnection, download, verify
 from prood.data.sources import Source, find
-from prood.errors import Busy, MissingPackage, NoAccess, ProodError, Unreachable, Unsupported
+from prood.errors import MissingPackage, NoAccess, ProodError, Unreachable, Unsupported
 
 
 def kind(source: Source) -> str:
@@ -45,7 +43,7 @@ def fetch(name: str, *, console: Console, package: bool | None = None, again: bo
     _check_way(source.name, about, package)
     aside = data_folder() / ".downloads" / source.name
     try:
-        with _lock(aside.with_name(f"{source.name}.lock"), source.name):
+        with locked(aside, busy=f"another process is fetching '{source.name}' already: wait for it"):
             unpacked = aside / "unpacked"
             shutil.rmtree(unpacked, ignore_errors=True)
             try:
@@ -59,6 +57,9 @@ def fetch(name: str, *, console: Console, package: bool | None = None, again: bo
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         raise NoAccess(f"cannot store '{source.name}' in {data_folder()}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):  # other downloads may be there
+            aside.parent.rmdir()
     _say(console, f"{source.name}: wrote {about.path}")
     return about.path
 
@@ -165,39 +166,6 @@ def _check_space(folder: Path, needed: int) -> None:
             f"{folder} has {free / 1e9:,.1f} GB of disk space left and {needed / 1e9:,.1f} GB are needed: "
             "make room, or set PROOD_DATA to a folder elsewhere"
         )
-
-
-@contextmanager
-def _lock(path: Path, name: str) -> Iterator[None]:
-    """A file that says which process is at work; that of a dead process does not count."""
-    try:
-        with locked(path.parent):  # else two could take over from a dead one, the second from the first
-            if path.exists() and _is_dead(path.read_text()):
-                path.unlink(missing_ok=True)
-            with path.open("x") as file:
-                file.write(f"{os.getpid()} {socket.gethostname()}")
-    except FileExistsError:
-        owner = path.read_text().partition(" ")[0]
-        raise Busy(f"process {owner} is fetching '{name}' already: wait for it, or delete {path}") from None
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        with suppress(OSError):  # other downloads may be there
-            path.parent.rmdir()
-
-
-def _is_dead(owner: str) -> bool:
-    number, _, host = owner.partition(" ")
-    if host != socket.gethostname() or not number.isdigit():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
 
 
 def _say(console: Console, text: str) -> None:

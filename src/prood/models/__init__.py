@@ -6,9 +6,10 @@ from prood.models.classifiers import compact, resnet18, resnet50, small
 from prood.models.discriminators import SIZES, Discriminator, discriminator
 from prood.models.energy import EnergyClassifier
 from prood.models.extra_class import ExtraClass
-from prood.models.files import MODEL_FILE, Metadata, fingerprint, load, model_path, read_metadata, rounded, save
+from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_metadata, rounded, save
 from prood.models.fusion import Curve, Fusion, product_logit
 from prood.models.joint import ProoD, confidence_logit, fuse
+from prood.models.metadata import Metadata
 from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
 from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of, scores

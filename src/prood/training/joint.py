@@ -9,7 +9,7 @@ import torch
 
 from prood.errors import BadValue, Mismatch, first_line
 from prood.methods import Method
-from prood.models import Discriminator, Metadata, ProoD, load, save, spec_of
+from prood.models import Discriminator, Metadata, ProoD, load, save
 from prood.training.run import Run
 
 
@@ -22,7 +22,7 @@ def combine(
         raise Mismatch(f"{classifier} holds a {type(f).__name__}: give a plain classifier to combine")
     g, about_g = _discriminator(discriminator)
     model = ProoD(f, g, shift).eval()
-    shape = tuple(spec_of(g).get("image", (3, 32, 32)))
+    shape = g.image
     try:
         with torch.no_grad():
             model(torch.full((1, *shape), 0.5))
@@ -38,9 +38,8 @@ def combine(
     }
     folder = Run(run)
     folder.open(resolved, resume=resume, at_once=True)
-    save(
-        model, folder.model, classes=about_f.classes, eps=about_g.eps, recipe=resolved, data=about_f.data | about_g.data
-    )
+    facts: dict[str, Any] = {"classes": about_f.classes, "eps": about_g.eps, "inside": about_f.inside}
+    save(model, folder.model, recipe=resolved, data=about_f.data | about_g.data, **facts)
     return model
 
 

@@ -89,6 +89,7 @@ def train(
             facts |= {
                 "classes": None if declared.kind == "discriminator" else class_names(inside),
                 "eps": getattr(declared, "eps", facts.get("eps")),
+                "inside": inside.name,
                 "data": used | facts.get("data", {}) | used,  # its own come first
             }
             if processes.is_main():

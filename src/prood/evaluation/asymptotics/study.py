@@ -18,7 +18,7 @@ from prood.evaluation.asymptotics.directions import KINDS, fates, random_directi
 from prood.evaluation.asymptotics.far import CURVE, confidence, far_away, mean_confidence
 from prood.evaluation.asymptotics.search import FAR, SCHEDULES, Stage, adversarial_directions
 from prood.evaluation.asymptotics.theorem import Theorem, check_theorem, layers_of
-from prood.models import Discriminator, ProoD, load, spec_of
+from prood.models import Discriminator, ProoD, load
 
 ADVERSARIAL = 100
 """Directions that are searched for, as many as in the paper."""
@@ -112,10 +112,9 @@ def study_run(
         model = guarded(model, guard)
     known = None if inside is None else data.load(inside, split="test")
     shape = _shape(model) if known is None else known.shape
-    like = known if known is not None else ImageSet("like", torch.zeros(1, *shape, dtype=torch.uint8))
     if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
         raise ProodError(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")
-    others = data.load(outside, like=like, split="test")
+    others = data.load(outside, shape=shape, split="test")
     if others.shape != shape:
         raise ProodError(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
     return study(model, others, inside=known, schedule=SCHEDULES[search], device=target, **options)
@@ -137,5 +136,4 @@ def _shape(model: nn.Module) -> tuple[int, int, int]:
     g = model.discriminator if isinstance(model, ProoD) else model
     if not isinstance(g, Discriminator):
         raise ProodError("how large the images of a plain classifier are is not known: name some with --in")
-    channels, height, width = spec_of(g).get("image", (3, 32, 32))
-    return channels, height, width
+    return g.image
