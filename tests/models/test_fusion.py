@@ -164,7 +164,7 @@ def test_saved_is_loaded(parts, images, tmp_path):
     assert again.curve == CURVES[1]
     assert fingerprint(again) == fingerprint(model)
     assert score_of(again)(images).equal(score_of(model)(images))
-    assert (about.shift, again.classes, again.threshold) == (2.0, tuple("abcdef"), 0.4)
+    assert (about.shift, about.classes, about.threshold) == (2.0, list("abcdef"), 0.4)
     assert read_metadata(tmp_path).architecture["name"] == "fusion"
     other = Fusion(*parts, CURVES[0], 2.0)
     assert fingerprint(other) != fingerprint(model)

@@ -147,5 +147,5 @@ def counterpart(trained_on: str) -> str | None:
 
 
 def own_test_set(about: Metadata) -> str | None:
-    """A model's first data set is its in-distribution."""
-    return counterpart(next(iter(about.data), ""))
+    """The test set that belongs to the model's in-distribution."""
+    return None if about.inside is None else counterpart(about.inside)

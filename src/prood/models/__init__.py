@@ -8,9 +8,10 @@ from prood.models import certified, energy, extra_class, mixture_classifier  # n
 from prood.models.architectures import architecture, build, spec_of
 from prood.models.classifiers import small
 from prood.models.discriminators import Discriminator, discriminator
-from prood.models.files import MODEL_FILE, Metadata, fingerprint, load, model_path, read_metadata, save
+from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_metadata, save
 from prood.models.fusion import Curve, Fusion
 from prood.models.joint import ProoD, fuse
+from prood.models.metadata import Metadata
 from prood.models.score import Confidence, InLogit, Score, score_of
 from prood.models.wrapped import WrapOptions, open_classifier
 

@@ -89,7 +89,9 @@ def ship(study: Study, results: Path) -> Path:
         run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
         for name in ("recipe.json", "metrics.jsonl"):
             shutil.copy(study.folder / "compact" / name, run / name)
-        facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "data")}
+        facts = {
+            name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "inside", "data")
+        }
         threshold = threshold_at(confidence.cpu().numpy(), TPR)
         save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=TPR, **facts)
     study.evaluate(SHIPPED)

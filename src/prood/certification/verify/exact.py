@@ -36,6 +36,10 @@ class Undecided(Exception):
     """Why nothing can be said."""
 
 
+class Refuted(Exception):
+    """A fact that contradicts the certificate."""
+
+
 def up(x: Array) -> Array:
     """At least what `x` would be without its last two roundings."""
     return x + (np.abs(x) * _RELATIVE + _SMALLEST)
