@@ -17,8 +17,8 @@ from prood.detector.answers import Floats, Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
 from prood.errors import ProodError, first_line
-from prood.models import Discriminator, ProoD, confidence_logit
-from prood.models.joint import checked_threshold
+from prood.models import Discriminator, ProoD
+from prood.models.joint import checked_threshold, confidence_logit
 
 
 class Detector:
