@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prood.errors import BadValue, NotANumber, UnknownName
+from prood.errors import BadValue, Diverged, UnknownName
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -136,7 +136,7 @@ def _read(values: Values) -> Floats:
     if not scores.size:
         raise BadValue("a metric needs at least one in- and one out-distribution score")
     if np.isnan(scores).any():
-        raise NotANumber("a score is not a number: the model has diverged or its input was damaged")
+        raise Diverged("a score is not a number: the model has diverged or its input was damaged")
     return scores
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from prood.errors import BadValue, NotANumber
+from prood.errors import BadValue, Diverged
 from prood.evaluation.asymptotics.directions import random_directions
 from prood.models import ProoD, score_of
 
@@ -120,5 +120,5 @@ def _ascent(objective: Objective, points: Tensor) -> tuple[Tensor, Tensor]:
         values = objective(points)
         (gradients,) = torch.autograd.grad(values.sum(), points)
     if values.isnan().any():
-        raise NotANumber("a value far away is not a number: the model overflows there")
+        raise Diverged("a value far away is not a number: the model overflows there")
     return values.detach().double(), gradients.nan_to_num(0.0, 0.0, 0.0)
