@@ -270,8 +270,10 @@ def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: boo
     from prood import processes
     from prood.errors import ProodError
     from prood.report.experiments import write_page
+    from prood.report.plots import check_packages
     from prood.reproduce import perform_all
 
+    check_packages()
     failed = perform_all(experiments, lab, again=again)
     if processes.is_main():
         typer.echo(f"wrote {write_page(lab.results, docs)}")

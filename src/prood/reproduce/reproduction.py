@@ -14,7 +14,8 @@ from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation import Results
 from prood.evaluation import threshold as threshold_at
-from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save
+from prood.models import MODEL_FILE, ProoD, load, read_metadata, save
+from prood.models.files import rounded
 from prood.report import card, results_table
 from prood.reproduce.jobs import Step, carry_out
 from prood.reproduce.study import LINEAR, MODELS, OWN, PAPERS, SHIPPED, Study
@@ -88,7 +89,9 @@ def ship(study: Study, results: Path) -> Path:
         run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
         for name in ("recipe.json", "metrics.jsonl"):
             shutil.copy(study.folder / "compact" / name, run / name)
-        facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "data")}
+        facts = {
+            name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "inside", "data")
+        }
         threshold = threshold_at(confidence.cpu().numpy(), TPR)
         save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=TPR, **facts)
     study.evaluate(SHIPPED)
