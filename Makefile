@@ -3,16 +3,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test docs clean
+.PHONY: quickstart check test style docs clean
 
 quickstart: .venv/.quickstart  ## install, then train, certify and compare on digits
 	$(BIN)/prood quickstart $(if $(OUT),--out $(OUT))
 
-test: .venv/.test  ## install, then style, types and all tests
+check: style  ## while working: style, types, and the tests of every room that take no longer than a moment
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+
+test: style  ## before a change is handed in: style, types and all tests
+	$(BIN)/pytest -n 2 --dist worksteal --durations 20
+
+style: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
 
 docs: .venv/.docs  ## install, then bring the generated pages up to date and build the site into site/
 	$(BIN)/python docs/make

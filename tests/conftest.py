@@ -19,6 +19,13 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("repeat")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Files with slow tests first, each in its own order: whoever is through takes over short tests at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def squares_and_ramps() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """60 images of 8×8: bright squares in one of four corners, the numbers of their corners, and smooth ramps."""

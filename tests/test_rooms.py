@@ -27,11 +27,13 @@ ALLOWED = {
     "detector": {"models", "bounds", "data"},
     "export": {"detector", "models", "bounds"},
     "serve": {"models", "bounds", "data", "attacks", "detector"},
-    "quickstart": {"detector", "models", "data", "training", "evaluation"},
     "wrapping": {"models", "data", "training", "detector"},
-    "fusing": {"models", "training", "evaluation"},
-    "compare": {"bounds", "models", "data", "training", "attacks", "evaluation"},
-    "reproduce": {"bounds", "models", "data", "training", "attacks", "evaluation", "compare"},
+    "studies": {"bounds", "models", "data", "training", "evaluation"},
+    "report": {"evaluation", "models", "data", "studies", "reproduce"},
+    "quickstart": {"detector", "models", "data", "training", "evaluation", "report"},
+    "fusing": {"models", "training", "studies"},
+    "compare": {"bounds", "models", "data", "training", "attacks", "evaluation", "report"},
+    "reproduce": {"bounds", "models", "data", "training", "attacks", "evaluation", "studies", "report", "compare"},
     "cli": {
         "pretrained",
         "bounds",
@@ -40,6 +42,8 @@ ALLOWED = {
         "training",
         "attacks",
         "evaluation",
+        "studies",
+        "report",
         "certification",
         "detector",
         "serve",
@@ -51,6 +55,7 @@ ALLOWED = {
         "fusing",
     },
 }
+EXCEPTIONS = {"evaluation": {"report"}}  # `Results.report(…)` loads it when it is called
 
 
 def rooms() -> dict[str, list[Path]]:
@@ -78,7 +83,7 @@ def imported_rooms(file: Path) -> set[str]:
 def test_a_room_imports_only_from_rooms_to_its_left(room):
     assert room in ALLOWED, f"{room} is not in the table of rooms"
     used = {name for file in rooms()[room] for name in imported_rooms(file)}
-    assert used <= ALLOWED[room] | BASE | {room}
+    assert used <= ALLOWED[room] | BASE | EXCEPTIONS.get(room, set()) | {room}
 
 
 def test_the_check_sees_a_forbidden_import(tmp_path):

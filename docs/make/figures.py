@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from drawing import plot
 
-from prood.evaluation.report.svg import Chart, nice_ticks
 from prood.models import fuse
+from prood.report.svg import Chart, nice_ticks
 
 MEASURED = Path(__file__).parent.parent / "assets" / "measured.json"
 SIZE = (700, 300)

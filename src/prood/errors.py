@@ -1,10 +1,69 @@
-"""The one exception a user is meant to read: a line that says what is wrong and what to do."""
+"""What a user is meant to read: one line that says what is wrong, with which value, and what to do.
+
+The type says what kind of thing went wrong, so that a program, and a test, need not read the words.
+"""
 
 
 class ProodError(Exception):
-    """Bad input, a missing file, an unsupported layer: the command line prints it and exits with 2."""
+    """An error that its reader can mend: the command line prints it as one line and exits with 2."""
+
+    def __str__(self) -> str:
+        """One line, whatever is quoted in it: the message of a library, or the name of a file, may hold line breaks."""
+        return " ".join(super().__str__().splitlines())
+
+
+class BadValue(ProodError):
+    """An argument, an option, a setting or a pixel has a value that is not allowed, alone or beside another."""
+
+
+class UnknownName(ProodError):
+    """No such method, preset, recipe key, image set …: the line lists the known names, or says how to list them."""
+
+
+class NotFound(ProodError):
+    """A file, a folder, a model or a result that must exist first does not."""
+
+
+class AlreadyThere(ProodError):
+    """A file, a folder or a run that would have to be replaced."""
+
+
+class Damaged(ProodError):
+    """A file is cut short, or is not what it should be."""
+
+
+class Mismatch(ProodError):
+    """Two things that do not belong together: images and a model, weights and a result, a run and other settings."""
+
+
+class Unsupported(ProodError):
+    """Prood cannot do this with a layer, a format, a model or a machine of this kind."""
+
+
+class NotANumber(ProodError):
+    """A loss, a weight or a score became NaN or infinite."""
+
+
+class Refuted(ProodError):
+    """A claim was checked and does not hold."""
+
+
+class MissingPackage(ProodError):
+    """An optional package is not installed, or cannot be imported."""
+
+
+class Busy(ProodError):
+    """Another process does the same at this moment."""
+
+
+class NoAccess(ProodError):
+    """The operating system refuses to read, to write or to listen."""
+
+
+class Unreachable(ProodError):
+    """A server does not answer, or breaks off."""
 
 
 def first_line(error: BaseException) -> str:
-    """Of what a library says: some go on with where in their own code it happened."""
+    """The first line of what a library says: some go on with where in their own code it happened."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -11,8 +11,8 @@ from typing import Any
 from prood import processes
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.evaluation.fusion import Fitted, best_shift, fit_fusion, pairs
 from prood.models import Discriminator, Fusion, ProoD, load, save, spec_of
+from prood.studies.fusion import Fitted, best_shift, fit_fusion, pairs
 from prood.training import Recipe, Run, images_to_choose_by
 from prood.training.methods import evaluate_of_parts
 

@@ -13,8 +13,9 @@ from torch import nn
 from prood import data
 from prood.detector import Calibration, Detector
 from prood.detector.files import save_calibration
-from prood.evaluation import Results, evaluate, read_results, results_table
+from prood.evaluation import Results, evaluate, read_results
 from prood.models import MODEL_FILE, load, save
+from prood.report import results_table
 from prood.training import Recipe, combine, load_recipe, train
 
 INSIDE = "digits:test"

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from prood import data
-from prood.evaluation import shift_from_prior
 from prood.models import Curve, Fusion, ProoD, discriminator, load, save, score_of, small
+from prood.studies import shift_from_prior
 
 RECIPE = """
 [data]

@@ -19,7 +19,7 @@ from docs_pages import ROOT
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference" / "python"
 ROOMS = ["attacks", "bounds", "certification", "compare", "data", "detector", "evaluation", "export", "models"]
-ROOMS += ["reproduce", "serve", "training", "evaluation.asymptotics"]
+ROOMS += ["report", "reproduce", "serve", "studies", "training", "evaluation.asymptotics"]
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from prood import pretrained
 from prood.certification import file_sha256, read
 from prood.cli import app
 from prood.errors import ProodError
-from prood.evaluation.published import portable
 from prood.models import Discriminator, ProoD, build, fingerprint, load, model_path, read_metadata, save
+from prood.studies.published import portable
 
 LIMIT = 25_000_000
 REAL = pretrained.FOLDER

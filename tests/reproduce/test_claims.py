@@ -5,10 +5,11 @@ import json
 import pytest
 
 from prood import ProodError
-from prood.evaluation import evaluate_run, publish
-from prood.evaluation.published import read_one
+from prood.evaluation import evaluate_run
 from prood.models import ProoD, discriminator, save, small
 from prood.reproduce import check_claims, claims_table
+from prood.studies import publish
+from prood.studies.published import read_one
 
 
 @pytest.fixture

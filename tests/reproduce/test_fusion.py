@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from prood.evaluation import Candidate, choose_shift, measure
-from prood.evaluation.fusion import SHIFTS
 from prood.models import Curve, Fusion, ProoD, load
 from prood.reproduce import Lab, perform
 from prood.reproduce.experiments import EXPERIMENTS, fusion, shift
 from prood.reproduce.study import TOLERANCE
+from prood.studies import Candidate, choose_shift, measure
+from prood.studies.fusion import SHIFTS
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import torch
 
 from prood import data, processes
 from prood.errors import ProodError
-from prood.evaluation.published import method_of
 from prood.models import ProoD, fingerprint, load
 from prood.reproduce import MODELS, Lab, Study, lab
+from prood.studies.published import method_of
 from prood.training import held_back
 
 CHEAP = ("plain", "oe", "discriminator", "prood-s", "prood")

@@ -9,12 +9,12 @@ import pytest
 
 from prood.compare.properties import RULES
 from prood.errors import ProodError
-from prood.evaluation import read_published
 from prood.evaluation.measured import FILE, read_measured
 from prood.models import fingerprint, load
 from prood.reproduce import Lab, perform
 from prood.reproduce import lab as lab_module
 from prood.reproduce.experiments import properties
+from prood.studies import read_published
 
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
 

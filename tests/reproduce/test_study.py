@@ -15,12 +15,14 @@ from safetensors import safe_open
 
 from prood.data import ImageSet
 from prood.errors import ProodError
-from prood.evaluation import choose_shift, measure, read_published, read_results, results_page
-from prood.evaluation.published import method_of
-from prood.evaluation.shift import Candidate
+from prood.evaluation import read_results
 from prood.models import Discriminator, ProoD, fingerprint, load
+from prood.report import results_page
 from prood.reproduce import Study, jobs, reproduce, reproduction, run_fast
 from prood.reproduce import study as module
+from prood.studies import choose_shift, measure, read_published
+from prood.studies.published import method_of
+from prood.studies.shift import Candidate
 from prood.training import Recipe, held_back, load_recipe
 
 IMAGES = {"train": 60, "test": 24}

@@ -9,9 +9,9 @@ from statistics import fmean, stdev
 
 import pytest
 
-from prood.evaluation import read_published
 from prood.reproduce import Lab, perform, rows
 from prood.reproduce.experiments import EXPERIMENTS, fpr, main, radius, robust, seeds, separate, sets
+from prood.studies import read_published
 
 ROOT = Path(__file__).parent.parent.parent
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]

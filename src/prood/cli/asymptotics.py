@@ -40,7 +40,8 @@ def asymptotics(
     """
     from rich.console import Console
 
-    from prood.evaluation.asymptotics import lines, study_run
+    from prood.evaluation.asymptotics import study_run
+    from prood.report.far import lines
     from prood.reproduce.experiments import directions as drawing
 
     found = study_run(

@@ -56,7 +56,8 @@ def evaluate(
     """
     from prood import processes
     from prood.cli.console import console
-    from prood.evaluation import evaluate_run, parse_radii, results_table
+    from prood.evaluation import evaluate_run, parse_radii
+    from prood.report import results_table
 
     shown = console()
     names = [name for part in outside or [] for name in part.split(",") if name]

@@ -29,8 +29,8 @@ def fuse(
     More than one shift: a guaranteed AUC as high as can be, at the AUC that you ask for. The certificate is that of the
     discriminator, as for every joint model.
     """
-    from prood.evaluation.shift import choice_of_shift
     from prood.fusing import fuse as join
+    from prood.studies.shift import choice_of_shift
     from prood.training import load_recipe
 
     made = join(

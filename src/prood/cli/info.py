@@ -21,8 +21,9 @@ def info(
     from rich.markup import escape
 
     from prood.cli.console import console
-    from prood.evaluation import read_results, results_table
+    from prood.evaluation import read_results
     from prood.models import model_path, read_metadata
+    from prood.report import results_table
     from prood.training import describe
 
     shown = console()

@@ -21,7 +21,8 @@ def report(
     evaluated yet are left out.
     """
     from prood.cli.console import console
-    from prood.evaluation import gather, results_table
+    from prood.evaluation import gather
+    from prood.report import results_table
 
     results = gather(runs)
     console().print(results_table(results))

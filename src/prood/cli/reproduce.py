@@ -208,8 +208,8 @@ def claims(
     from prood.cli.console import console
     from prood.errors import ProodError
     from prood.evaluation import parse_radii
-    from prood.evaluation.published import read_one
     from prood.reproduce import check_claims, claims_table
+    from prood.studies.published import read_one
 
     shown = console()
     found = check_claims(
@@ -269,7 +269,8 @@ def _lab(
 def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: bool) -> None:
     from prood import processes
     from prood.errors import ProodError
-    from prood.reproduce import perform_all, write_page
+    from prood.report.experiments import write_page
+    from prood.reproduce import perform_all
 
     failed = perform_all(experiments, lab, again=again)
     if processes.is_main():
@@ -282,7 +283,7 @@ def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: boo
 
 def _command() -> str:
     """As it was typed, but for the folders of one machine: it is published."""
-    from prood.evaluation.published import portable
+    from prood.studies.published import portable
 
     typed = [word.partition("=") for word in sys.argv[1:]]
     return " ".join(["prood", *(portable(word) + equals + portable(value) for word, equals, value in typed)])

@@ -19,9 +19,8 @@ def results(
 ) -> None:
     """Make the pages of results and of experiments from published files: our tables beside the paper's."""
     from prood.atomic import write_text
-    from prood.evaluation import results_page
-    from prood.reproduce import experiments_page, write_page
-    from prood.reproduce.page import PAGE, figures
+    from prood.report import results_page
+    from prood.report.experiments import PAGE, experiments_page, figures, write_page
 
     page, text = docs / "results.md", results_page(folder)
     if not check:

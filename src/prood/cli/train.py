@@ -70,7 +70,7 @@ def train(
     robust: a classifier that keeps its class under attack, by adversarial training on the in-distribution.
     """
     from prood import processes
-    from prood.evaluation.shift import choice_of_shift
+    from prood.studies.shift import choice_of_shift
     from prood.training import load_recipe
     from prood.training import train as fit
 
@@ -94,7 +94,7 @@ def combine(
     prior: Annotated[float | None, typer.Option(help=PRIOR)] = None,
 ) -> None:
     """ProoD-S: guard a classifier that is already trained with a discriminator, without further training."""
-    from prood.evaluation.shift import choice_of_shift
+    from prood.studies.shift import choice_of_shift
     from prood.training import combine as join
 
     chosen = choice_of_shift(shift, prior)

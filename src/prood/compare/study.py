@@ -19,9 +19,10 @@ from prood.compare.entries import Entry, order, select
 from prood.compare.properties import RULES, judged
 from prood.compare.rows import Row, metrics_of
 from prood.errors import ProodError
-from prood.evaluation import Evaluation, Results, evaluate_run, results_table
+from prood.evaluation import Evaluation, Results, evaluate_run
 from prood.evaluation.measured import measured
-from prood.evaluation.report.formats import markdown
+from prood.report import results_table
+from prood.report.formats import markdown
 from prood.training import Recipe, Run, combine, load_recipe, train
 
 FORMAT = 1

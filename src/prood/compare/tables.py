@@ -10,8 +10,8 @@ from rich.text import Text
 
 from prood.compare.properties import RULES, Mark
 from prood.compare.rows import FAR, Row
-from prood.evaluation.page import markdown_table
-from prood.evaluation.table import MISSING, percent, radius_text
+from prood.evaluation.words import MISSING, percent, radius_text
+from prood.report.results import markdown_table
 
 NOTES = {
     "robust acc": "accuracy when an attack may change in-distribution images within the same radius",

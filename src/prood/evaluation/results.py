@@ -157,7 +157,7 @@ class Results:
 
     def report(self, path: Path | str) -> None:
         """Write a report: what kind says the ending, .html, .md, .tex or .csv."""
-        from prood.evaluation.report import write_report
+        from prood.report import write_report
 
         write_report(self, path)
 

@@ -3,7 +3,6 @@
 from prood.reproduce.claims import Claim, check_claims, claims_table
 from prood.reproduce.experiment import Experiment, perform, perform_all
 from prood.reproduce.lab import LABS, Lab
-from prood.reproduce.page import experiments_page, write_page
 from prood.reproduce.reproduction import reproduce, run_fast, ship
 from prood.reproduce.study import MODELS, STUDIES, Study
 
@@ -17,11 +16,9 @@ __all__ = [
     "Study",
     "check_claims",
     "claims_table",
-    "experiments_page",
     "perform",
     "perform_all",
     "reproduce",
     "run_fast",
     "ship",
-    "write_page",
 ]

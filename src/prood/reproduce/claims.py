@@ -12,10 +12,10 @@ from rich.table import Table
 
 from prood.errors import ProodError
 from prood.evaluation import evaluate_run
-from prood.evaluation.published import Published, method_of
 from prood.evaluation.results import Evaluation
-from prood.evaluation.table import percent, radius_text, set_name
+from prood.evaluation.words import percent, radius_text, set_name
 from prood.models import fingerprint, load
+from prood.studies.published import Published, method_of
 
 POINTS = 0.001
 """How far two machines may be apart: a tenth of a point. They round differently, and so rank a few images otherwise."""

@@ -13,8 +13,8 @@ from prood import processes
 from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation.evaluator import machine
-from prood.evaluation.published import EXPERIMENTS_FOLDER, read_json
 from prood.reproduce.lab import Lab
+from prood.studies.published import EXPERIMENTS_FOLDER, read_json
 
 Kind = Literal["table", "figure"]
 Content = dict[str, Any]

@@ -20,13 +20,14 @@ from prood.compare import ENTRIES
 from prood.compare.entries import available
 from prood.data import ImageSet
 from prood.errors import ProodError
-from prood.evaluation import Published, evaluate_run, publish
+from prood.evaluation import evaluate_run
 from prood.evaluation.measured import measured
-from prood.evaluation.published import SHIFT_FILE, has_news, read_json, read_one
 from prood.evaluation.runs import counterpart, part_of
-from prood.evaluation.table import set_name
+from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, fingerprint, load
 from prood.reproduce.study import MODELS, PAPERS, STUDIES, Study
+from prood.studies import Published, publish
+from prood.studies.published import SHIFT_FILE, has_news, read_json, read_one
 from prood.training import Recipe, combine, images_to_choose_by, load_recipe, train
 
 LABS = ("quickstart", *STUDIES)

@@ -12,12 +12,13 @@ import torch
 from prood import processes
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.evaluation import Results, card, results_table
+from prood.evaluation import Results
 from prood.evaluation import threshold as threshold_at
-from prood.evaluation.published import SHIFT_FILE, portable, read_one
 from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save
+from prood.report import card, results_table
 from prood.reproduce.jobs import Step, carry_out
 from prood.reproduce.study import LINEAR, MODELS, OWN, PAPERS, SHIPPED, Study
+from prood.studies.published import SHIFT_FILE, portable, read_one
 from prood.training import combine, held_back
 
 COMPACT = ("networks.classifier.name=compact", "train.epochs=100", "train.decay_from=6")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from prood.evaluation import Group, Statistic
-from prood.evaluation.page import escaped, markdown_table, model_name, text_of
-from prood.evaluation.paper import PaperRow, paper_rows
-from prood.evaluation.published import method_of
-from prood.evaluation.table import METRICS, MISSING, Kind, radius_text, set_name
+from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
+from prood.report.results import escaped, markdown_table, model_name, text_of
 from prood.reproduce.lab import Lab
 from prood.reproduce.study import PAPERS
+from prood.studies import Group, Statistic
+from prood.studies.paper import PaperRow, paper_rows
+from prood.studies.published import method_of
 
 Content = dict[str, Any]
 HEADINGS = {name: text for names in METRICS.values() for name, text in names.items()}

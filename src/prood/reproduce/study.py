@@ -19,16 +19,11 @@ from prood import processes
 from prood.atomic import write_text
 from prood.bounds import Method
 from prood.errors import ProodError
-from prood.evaluation import (
-    Results,
-    choose_shift,
-    evaluate_run,
-    publish,
-    sweep,
-)
-from prood.evaluation.published import read_json
-from prood.evaluation.table import set_name
+from prood.evaluation import Results, evaluate_run
+from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, Discriminator, fingerprint, load
+from prood.studies import choose_shift, publish, sweep
+from prood.studies.published import read_json
 from prood.training import Recipe, held_back, load_recipe, train
 
 STUDIES = ("cifar10", "cifar100")

@@ -21,8 +21,6 @@ FINE = [99, 0, 42]
 HUNDRED = [f"thing_{number}" for number in range(100)]
 OTHERS = tuple("abcdefghij")
 
-Writer = Callable[..., bytes]
-
 
 def labels_of(names: list[str]) -> list[int]:
     return [label for name in names for label in LABELS[name]]
@@ -31,14 +29,6 @@ def labels_of(names: list[str]) -> list[int]:
 def put(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-
-
-def write_python(folder: Path, python2: Writer) -> None:
-    home = folder / "cifar-10-batches-py"
-    for name, pixels in PIXELS.items():
-        content = {b"batch_label": name.encode(), b"labels": LABELS[name], b"data": pixels.reshape(-1, 3072)}
-        put(home / name, python2(content | {b"filenames": [b"a.png"] * len(pixels)}))
-    put(home / "batches.meta", python2({b"label_names": [name.encode() for name in OTHERS], b"num_vis": 3072}))
 
 
 def write_binary(folder: Path) -> None:
@@ -58,27 +48,22 @@ def write_png(folder: Path) -> None:
     put(home / "test_lables.json", json.dumps(LABELS["test_batch"]).encode())
 
 
-def write_hundred(folder: Path, python2: Writer) -> None:
-    pixels = PIXELS["data_batch_1"].reshape(-1, 3072)
-    home = folder / "cifar-100-python"
-    for split in ("train", "test"):
-        put(home / split, python2({b"data": pixels, b"fine_labels": FINE, b"coarse_labels": [1, 2, 3]}))
-    names = [name.encode() for name in HUNDRED]
-    put(home / "meta", python2({b"fine_label_names": names, b"coarse_label_names": names[:20]}))
+def write_hundred(folder: Path) -> None:
     home = folder / "cifar-100-binary"
-    records = np.concatenate([np.array([[1, 2, 3], FINE], np.uint8).T, pixels], axis=1)
+    records = np.concatenate(
+        [np.array([[1, 2, 3], FINE], np.uint8).T, PIXELS["data_batch_1"].reshape(-1, 3072)], axis=1
+    )
     for split in ("train", "test"):
         put(home / f"{split}.bin", records.tobytes())
     put(home / "fine_label_names.txt", "\n".join(HUNDRED).encode())
 
 
 @pytest.fixture
-def folder(tmp_path: Path, python2: Writer) -> Path:
+def folder(tmp_path: Path) -> Path:
     """All layouts of both sets."""
-    write_python(tmp_path, python2)
     write_binary(tmp_path)
     write_png(tmp_path)
-    write_hundred(tmp_path, python2)
+    write_hundred(tmp_path)
     return tmp_path
 
 
@@ -97,10 +82,8 @@ def check(read: ImageSet, names: list[str]) -> None:
     ("gone", "classes"),
     [
         ((), OTHERS),
-        (("cifar-10-batches-py",), OTHERS),
-        (("cifar-10-batches-py", "cifar-10-batches-bin"), CIFAR10_CLASSES),
-        (("cifar-10-batches-py/batches.meta",), CIFAR10_CLASSES),
-        (("cifar-10-batches-py", "cifar-10-batches-bin/batches.meta.txt"), CIFAR10_CLASSES),
+        (("cifar-10-batches-bin",), CIFAR10_CLASSES),
+        (("cifar-10-batches-bin/batches.meta.txt",), CIFAR10_CLASSES),
     ],
 )
 def test_reads_every_layout_alike(folder: Path, gone: tuple[str, ...], classes: tuple[str, ...]) -> None:
@@ -112,9 +95,7 @@ def test_reads_every_layout_alike(folder: Path, gone: tuple[str, ...], classes: 
     assert train.classes == test.classes == classes
 
 
-@pytest.mark.parametrize("gone", [(), ("cifar-100-python",)])
-def test_reads_fine_labels(folder: Path, gone: tuple[str, ...]) -> None:
-    remove(folder, *gone)
+def test_reads_fine_labels(folder: Path) -> None:
     for split in ("train", "test"):
         read = read_cifar100(folder, split)
         assert read.name == f"cifar100:{split}"
@@ -124,14 +105,9 @@ def test_reads_fine_labels(folder: Path, gone: tuple[str, ...]) -> None:
         assert read.classes == tuple(HUNDRED)
 
 
-@pytest.mark.parametrize("wanted", ["python", "binary", "png"])
-def test_prefers_python_to_binary_to_png(folder: Path, wanted: str) -> None:
-    homes = {"python": "cifar-10-batches-py", "binary": "cifar-10-batches-bin", "png": "package"}
-    order = list(homes)
-    remove(folder, *(homes[layout] for layout in order[: order.index(wanted)]))
-    for layout in order[order.index(wanted) + 1 :]:
-        for file in (folder / homes[layout]).iterdir():
-            file.write_bytes(b"damaged")
+def test_prefers_binary_to_png(folder: Path) -> None:
+    for file in (folder / "package").iterdir():
+        file.write_bytes(b"damaged")
     check(read_cifar10(folder, "train"), BATCHES)
 
 
@@ -145,7 +121,7 @@ def refused(path: Path, folder: Path, split: str = "train", read: Callable = rea
 
 def only(folder: Path, layout: str) -> Path:
     """The home of this layout, after the preferred ones went away."""
-    homes = ["cifar-10-batches-py", "cifar-10-batches-bin", "package"]
+    homes = ["cifar-10-batches-bin", "package"]
     remove(folder, *homes[: homes.index(layout)])
     return folder / layout
 
@@ -159,7 +135,6 @@ def test_refuses_an_empty_or_missing_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layout", "file"),
     [
-        ("cifar-10-batches-py", "data_batch_3"),
         ("cifar-10-batches-bin", "data_batch_5.bin"),
         ("package", "data_batch_2.png"),
         ("package", "train_lables.json"),
@@ -177,28 +152,7 @@ def test_refuses_missing_truncated_and_foreign_files(folder: Path, layout: str, 
     assert "there is no file" in refused(path, folder)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {b"labels": [1, 2]},
-        {b"labels": [1, 2, 10]},
-        {b"labels": [1, 2, -1]},
-        {b"labels": [1, 2, None]},
-        {b"labels": [1, 2, True]},
-        {b"labels": b"123"},
-        {b"labels": []},
-        {b"data": np.zeros((3, 3071), np.uint8)},
-        {b"data": np.zeros(3, np.uint8)},
-        {b"data": [1, 2, 3]},
-    ],
-)
-def test_refuses_wrong_python_batches(folder: Path, python2: Writer, change: dict) -> None:
-    path = folder / "cifar-10-batches-py" / "data_batch_1"
-    path.write_bytes(python2({b"data": PIXELS["data_batch_1"].reshape(-1, 3072), b"labels": [0, 9, 1]} | change))
-    refused(path, folder)
-
-
-def test_refuses_wrong_labels_in_the_other_layouts(folder: Path) -> None:
+def test_refuses_wrong_labels_(folder: Path) -> None:
     path = only(folder, "cifar-10-batches-bin") / "test_batch.bin"
     path.write_bytes(b"\x0a" + path.read_bytes()[1:])
     assert "the label 10" in refused(path, folder, "test")
@@ -220,15 +174,20 @@ def test_refuses_another_picture(folder: Path, size: tuple[int, int], mode: str)
     assert mode in refused(path, folder, "test")
 
 
-def test_refuses_wrong_names(folder: Path, python2: Writer) -> None:
-    path = folder / "cifar-10-batches-py" / "batches.meta"
-    for content in ({b"label_names": [b"one"]}, {b"names": [b"a"] * 10}, {b"label_names": [1] * 10}):
-        path.write_bytes(python2(content))
-        refused(path, folder)
-    path = folder / "cifar-100-python" / "meta"
-    path.unlink()
-    assert "there is no file" in refused(path, folder, "test", read_cifar100)
-    remove(folder, "cifar-100-python")
+def test_refuses_wrong_names(folder: Path) -> None:
+    path = folder / "cifar-10-batches-bin" / "batches.meta.txt"
+    path.write_text("one\n")
+    assert "1 classes instead of 10" in refused(path, folder)
     path = folder / "cifar-100-binary" / "fine_label_names.txt"
     path.write_text("apple\n")
     assert "1 classes instead of 100" in refused(path, folder, "test", read_cifar100)
+    path.unlink()
+    assert "there is no file" in refused(path, folder, "test", read_cifar100)
+
+
+@pytest.mark.parametrize(
+    ("pickled", "read"), [("cifar-10-batches-py", read_cifar10), ("cifar-100-python", read_cifar100)]
+)
+def test_never_opens_the_files_for_python(tmp_path: Path, pickled: str, read: Callable) -> None:
+    (tmp_path / pickled).mkdir()
+    assert "binary files" in refused(tmp_path / pickled, tmp_path, read=read)

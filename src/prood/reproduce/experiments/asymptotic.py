@@ -8,9 +8,9 @@ from typing import Any
 from prood import processes
 from prood.evaluation.asymptotics import CURVE, guarded, mean_confidence
 from prood.evaluation.asymptotics.far import TRAJECTORIES
-from prood.evaluation.page import markdown_table
-from prood.evaluation.table import set_name
+from prood.evaluation.words import set_name
 from prood.models import Discriminator, load
+from prood.report.results import markdown_table
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
 
@@ -43,7 +43,7 @@ def make(lab: Lab) -> Content:
 
 
 def draw(content: Content, file: Path) -> None:
-    from prood.reproduce import plots
+    from prood.report import plots
 
     with plots.figure() as figure:
         axes = figure.subplots()

@@ -22,8 +22,8 @@ from prood.evaluation.asymptotics import (
     random_directions,
     scale_wise_maximum,
 )
-from prood.evaluation.page import markdown_table
 from prood.models import Discriminator, ProoD, load
+from prood.report.results import markdown_table
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.experiments.asymptotic import BARE, GUARDED
 from prood.reproduce.lab import Lab
@@ -87,7 +87,7 @@ def draw_model(content: Content, file: Path) -> None:
 
 
 def _draw(alphas: list[float], curves: dict[str, list[float]], file: Path, label: str) -> None:
-    from prood.reproduce import plots
+    from prood.report import plots
 
     with plots.figure() as figure:
         axes = figure.subplots()

@@ -9,12 +9,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from prood import processes
-from prood.evaluation.fusion import SHIFTS, JointScore, Pairs, best_shift, fit_fusion, pairs, pairs_of
-from prood.evaluation.page import markdown_table
-from prood.evaluation.table import set_name
+from prood.evaluation.words import set_name
 from prood.models import Curve, Discriminator, load
+from prood.report.results import markdown_table
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
+from prood.studies.fusion import SHIFTS, JointScore, Pairs, best_shift, fit_fusion, pairs, pairs_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ def _measured(score: JointScore, held: Pairs, tests: dict[str, Pairs]) -> dict[s
 
 
 def draw(content: Content, file: Path) -> None:
-    from prood.reproduce import plots
+    from prood.report import plots
 
     with plots.figure(9.5, 4.2) as figure:
         for axes, kind, title in zip(
@@ -72,7 +72,7 @@ def draw(content: Content, file: Path) -> None:
 
 
 def _panel(axes: Axes, content: Content, kind: str) -> None:
-    from prood.reproduce import plots
+    from prood.report import plots
 
     lines = (("one shift", content["shifts"]), ("fusion", content["fusions"]))
     for number, (label, points) in enumerate(lines):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from prood.compare import ENTRIES, tables
 from prood.compare.properties import Mark, judged
 from prood.compare.rows import MEANS, Row
-from prood.evaluation import Published
-from prood.evaluation.page import escaped, markdown_table
-from prood.evaluation.table import MISSING, radius_text, set_name
+from prood.evaluation.words import MISSING, radius_text, set_name
+from prood.report.results import escaped, markdown_table
 from prood.reproduce import rows
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
 from prood.reproduce.study import PAPERS
+from prood.studies import Published
 
 METHOD = {entry.run: entry.method for entry in ENTRIES}
 TICKS = {

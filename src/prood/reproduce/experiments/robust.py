@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 from prood import processes
-from prood.evaluation.page import escaped
-from prood.evaluation.published import read_json
 from prood.evaluation.robustness import robust_accuracy
-from prood.evaluation.table import percent, radius_text
+from prood.evaluation.words import percent, radius_text
 from prood.models import load, score_of
+from prood.report.results import escaped
 from prood.reproduce import rows
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
+from prood.studies.published import read_json
 
 RUNS = ("robust", "robust-prood")
 PAPERS_ACCURACY = {"cifar10": "58.5% at ε = 8/255 for both, of an adversarially trained ResNet18 from RobustBench"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from prood.evaluation.page import escaped
-from prood.evaluation.table import set_name
+from prood.evaluation.words import set_name
+from prood.report.results import escaped
 from prood.reproduce import rows
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from prood import processes
-from prood.evaluation import Candidate, choose_shift, prior_from_shift, sweep
-from prood.evaluation.page import markdown_table, whole_or_chosen
 from prood.models import Discriminator, ProoD, load
+from prood.report.results import markdown_table, whole_or_chosen
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
 from prood.reproduce.study import RULE, SHIFTS, TOLERANCE
+from prood.studies import Candidate, choose_shift, prior_from_shift, sweep
 
 COMBINED = {"oe": "OE's classifier", "prood": "ProoD's classifier"}
 """Runs whose classifier is combined with the discriminator at each shift, without training again."""
@@ -44,7 +44,7 @@ def _combined(lab: Lab, run: str) -> tuple[float, list[Candidate]]:
 
 
 def draw(content: Content, file: Path) -> None:
-    from prood.reproduce import plots
+    from prood.report import plots
 
     curves = content["curves"]
     with plots.figure(4.2 * max(len(curves), 2), 4.2) as figure:

@@ -12,9 +12,9 @@ import numpy as np
 from prood import processes
 from prood.errors import ProodError
 from prood.evaluation import evaluate
-from prood.evaluation.page import markdown_table
-from prood.evaluation.table import set_name
+from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, SIZES, fingerprint, load
+from prood.report.results import markdown_table
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab
 from prood.training import train
@@ -73,7 +73,7 @@ def correlation(content: Content, name: str | None = None) -> float | None:
 
 
 def draw(content: Content, file: Path) -> None:
-    from prood.reproduce import plots
+    from prood.report import plots
 
     first = next(iter(content["sizes"][0]["sets"]))
     with plots.figure(8, 3.6) as figure:

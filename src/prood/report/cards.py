@@ -1,0 +1,126 @@
+"""The card of a model that is shipped: what it is, what was measured, and what it must not be trusted with."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from prood.evaluation.words import METRICS, MISSING, percent, radius_text
+from prood.models import Metadata, build
+from prood.report.results import RADIUS, escaped, markdown_table
+from prood.studies.published import Published, method_of
+
+_TINY = "Subsets of 80 Million Tiny Images, which its authors withdrew in 2020."
+TERMS = {
+    "cifar10": f"CIFAR-10: published for research without a licence; cite Krizhevsky (2009). {_TINY}",
+    "cifar100": f"CIFAR-100: published for research without a licence; cite Krizhevsky (2009). {_TINY}",
+}
+NOTHING = 0.0005  # a guaranteed AUC that a table shows as 0.0
+LIMITS = """\
+- A certificate says: for every image u in [0, 1]^d that differs from x by at most ε in every pixel (ℓ∞), the score that
+  the float32 network returns for u, in any order of summation, is at most the printed bound. It says nothing of other
+  changes (rotations, other objects), nor of float16, bfloat16, TF32 or int8.
+- It is about one side only: how confident the model can become around an out-of-distribution image. An image of the
+  in-distribution can still be changed so that it is rejected, or classified wrongly.
+- GAUC is a proved bound for the images that were tested, not for those that you will meet.
+{more}- Do not base decisions about safety on it without a validation of your own, on your own images."""
+
+
+def card(published: Published, metadata: Metadata, *, name: str | None = None) -> str:
+    """The text of a model's card in Markdown. `name` is what `prood.load` knows it by, if not its in-distribution's."""
+    inside, outside = escaped(published.inside), escaped(published.outside)
+    threshold, tpr = getattr(metadata, "threshold", None), getattr(metadata, "tpr", None) or 0.95
+    facts = {
+        "what": _kind(metadata.architecture),
+        "architecture": _network(metadata.architecture),
+        "parameters": f"{_parameters(metadata.architecture):,}",
+        "in-distribution": inside,
+        "classes": escaped(", ".join(metadata.classes)) if metadata.classes else "none: it only detects",
+        "training out-distribution": outside,
+        "shift Δ": _setting(published.shift),
+        f"threshold ({100 * tpr:g}% of the in-distribution passes)": _setting(threshold),
+        "trained for ε": radius_text(metadata.eps) if metadata.eps is not None else MISSING,
+        "weights": f"`{published.weights}`",
+    }
+    seconds = f"{published.seconds:.0f} seconds" if published.seconds is not None else "no training of its own"
+    seed = MISSING if published.seed is None else str(published.seed)
+    used = dict.fromkeys([published.inside, published.outside])
+    terms = [TERMS.get(name, f"{escaped(name)}: see `prood data list`.") for name in used]
+    parts = [
+        f"# {escaped(published.title)} for {inside}",
+        "\n".join(f"- **{key}**: {value}" for key, value in facts.items()),
+        "## How to load it",
+        f'```python\nimport prood\n\nmodel = prood.load("{name or published.inside}")\n```',
+        "## What was measured",
+        "In percent. AUC, GAUC and AAUC: of the images as they are, proved for every image within ε, and under attack; "
+        "FPR, GFPR and AFPR likewise, at a threshold that 95% of the in-distribution pass. Where fewer images were "
+        "attacked than certified, AAUC may lie below GAUC.",
+        _measured(published),
+        "## Limits",
+        LIMITS.format(more=_more(published)),
+        "## Data and terms",
+        "\n".join(f"- {line}" for line in terms),
+        "## How it was trained",
+        f"`{published.command}`\n\nSeed {seed}, {escaped(published.hardware)}, {seconds}, Prood {published.version}.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _measured(published: Published) -> str:
+    metrics = METRICS["auc"] | METRICS["fpr"]
+    lines = [["test set", "ε", *metrics.values(), "images", "certified by", "attacked"]]
+    for outside in published.sets:
+        for eps in published.radii:
+            best = {metric: published.best(metric, outside, eps) for metric in metrics}
+            proof, attack, clean = best["gauc"], best["aauc"], best["auc"]
+            if clean is None:
+                continue
+            cells = [MISSING if one is None else percent(getattr(one, metric)) for metric, one in best.items()]
+            facts = [f"{clean.images:,}", method_of(proof) if proof and proof.gauc > 0 else MISSING]
+            attacks = f"{attack.images:,} by {escaped(str(attack.attacks))}" if attack else MISSING
+            lines.append([escaped(outside), radius_text(eps), *cells, *facts, attacks])
+    accuracy = [one.accuracy for one in published.evaluations if one.accuracy is not None]
+    return markdown_table(lines) + (f"\n\nAccuracy: {percent(accuracy[-1])}%." if accuracy else "")
+
+
+def _more(published: Published) -> str:
+    """Limits of this model: its weakest set, what it saw in training, and what larger radii leave of the guarantee."""
+    text = ""
+    clean = {name: one.auc for name in published.sets if (one := published.best("auc", name, published.radii[0]))}
+    if len(clean) > 1:
+        low, high = (choose(clean, key=lambda name: clean[name]) for choose in (min, max))
+        worst, best = (f"{escaped(name)} ({percent(clean[name])})" for name in (low, high))
+        text += f"- How well it detects depends on what comes: AUC is lowest on {worst} and highest on {best}.\n"
+    if published.outside in published.sets:
+        text += f"- Of {escaped(published.outside)} it saw the training images: a set that it has not seen is harder.\n"
+    for eps in published.radii:
+        found = [one.gauc for name in published.sets if (one := published.best("gauc", name, eps))]
+        if eps > RADIUS and not math.isclose(eps, RADIUS) and found:
+            least, most = percent(min(found)), percent(max(found))
+            told = f"the guaranteed AUC lies between {least} and {most}, by test set"
+            told = "next to nothing is proved" if max(found) < NOTHING else told
+            text += f"- At ε = {radius_text(eps)} {told}.\n"
+    return text
+
+
+def _setting(value: float | None) -> str:
+    return MISSING if value is None else f"{value:g}"
+
+
+def _kind(spec: dict[str, Any]) -> str:
+    kinds = {"prood": "a classifier with a certified discriminator (joint model)", "discriminator": "a discriminator"}
+    return kinds.get(str(spec["name"]), "a classifier without a certificate")
+
+
+def _network(spec: dict[str, Any]) -> str:
+    if spec["name"] == "prood":
+        return f"{_network(spec['classifier'])}, {_network(spec['discriminator'])}"
+    size = spec.get("size")
+    return f"{escaped(str(spec['name']))}" + (f" of size {escaped(str(size))}" if size else "")
+
+
+def _parameters(spec: dict[str, Any]) -> int:
+    with torch.random.fork_rng(devices=[]):  # building draws weights, which are of no interest
+        return sum(parameter.numel() for parameter in build(spec).parameters())

@@ -1,0 +1,165 @@
+"""The figures of the page: score histograms, ROC curves, and what is left of the AUC as the radius grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from prood.evaluation.metrics import roc, threshold
+from prood.evaluation.results import Evaluation
+from prood.evaluation.words import percent, radius_text
+from prood.report.markup import Html, element
+from prood.report.svg import Chart, Floats, nice_ticks
+
+BINS = 48
+KINDS = {"inside": "in-distribution", "clean": "clean", "attacked": "attacked", "certified": "certified"}
+SHARES = {0: "0", 0.01: "1%", 0.05: "5%", 0.1: "10%", 0.2: "20%", 0.4: "40%", 0.7: "70%", 1: "100%"}
+UNIT = {0.0: "0", 0.25: "25", 0.5: "50", 0.75: "75", 1.0: "100"}
+
+
+def figure(caption: str, chart: Chart, *notes: str) -> Html:
+    words = element("figcaption", element("strong", caption), *(element("small", note) for note in notes))
+    return element("figure", words, chart.svg(), class_="chart")
+
+
+def has_certificate(evaluation: Evaluation) -> bool:
+    """Whether any image has a finite bound. Without scores at hand, a GAUC of 0 reads as none."""
+    if evaluation.scores is None:
+        return evaluation.gauc > 0
+    return bool((evaluation.scores.certified < np.inf).any())
+
+
+def summary(evaluation: Evaluation) -> tuple[str, str]:
+    """Two lines, such as 'AUC 99.1 · AAUC 93.0' and 'GAUC 88.2': what was measured, and what is proved."""
+    measured = f"AUC {percent(evaluation.auc)}"
+    if evaluation.aauc is not None:
+        measured += f" · AAUC {percent(evaluation.aauc)}"
+    if not has_certificate(evaluation):
+        return measured, "no certificate"
+    proved = f"GAUC {percent(evaluation.gauc)}"
+    if evaluation.scores is not None and (share := float((evaluation.scores.certified < np.inf).mean())) < 1:
+        proved += f" · {percent(share)}% certified"
+    return measured, proved
+
+
+def histogram(evaluation: Evaluation, outside: str) -> Html | None:
+    """Shares of images by score, on the model's own scale between the 0.5% and the 99.5% quantile of all scores.
+
+    What lies beyond is counted in the outermost bins. Heights grow with the square root of the share, so that a
+    distribution that is spread out is seen beside one that saturates in a single bin.
+    """
+    scores = evaluation.scores
+    if scores is None:
+        return None
+    drawn = {name: values for name in KINDS if (values := getattr(scores, name)) is not None}
+    drawn["certified"] = drawn["certified"][drawn["certified"] < np.inf]
+    drawn = {name: values for name, values in drawn.items() if len(values)}
+    finite = [values[np.isfinite(values)] for values in drawn.values()]
+    ends = [np.quantile(values, (0.005, 0.995)) for values in finite if len(values)] or [np.zeros(2)]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    margin = 0.02 * (high - low) or 1.0
+    edges = np.linspace(low - margin, high + margin, BINS + 1)
+    shares = {
+        name: np.histogram(values.clip(edges[0], edges[-1]), edges)[0] / len(getattr(scores, name))
+        for name, values in drawn.items()
+    }
+    top = max(share.max() for share in shares.values())
+    chart = Chart(
+        f"Histogram of the scores of {evaluation.model} on {outside} at ε = {radius_text(evaluation.eps)}: "
+        + " · ".join(summary(evaluation)),
+        x=(edges[0], edges[-1]),
+        y=(0, 1.05 * top**0.5),
+        x_ticks=nice_ticks(edges[0], edges[-1]),
+        y_ticks=_apart({share**0.5: text for share, text in SHARES.items() if share <= top * 1.05}, 0.09 * top**0.5),
+        size=(240, 150),
+    )
+    for name, share in shares.items():
+        chart.steps(edges, np.sqrt(share), name, f"{KINDS[name]} scores")
+    passed = float(np.clip(threshold(scores.inside), edges[0], edges[-1]))
+    chart.upright(passed, "threshold", "95% of the in-distribution lie on this line or to the right of it")
+    return figure(evaluation.model, chart, *summary(evaluation))
+
+
+def roc_curves(evaluations: Sequence[Evaluation], outside: str, colours: Mapping[str, str]) -> Html | None:
+    """True over false positive rate of all models: clean (solid), attacked (dashed) and guaranteed (dotted)."""
+    shown = [item for item in evaluations if item.scores is not None]
+    if not shown:
+        return None
+    chart = Chart(
+        f"ROC curves on {outside} at ε = {radius_text(shown[0].eps)} of {', '.join(item.model for item in shown)}",
+        x=(-0.015, 1.015),
+        y=(0, 1.015),
+        x_ticks=UNIT,
+        y_ticks=UNIT,
+        size=(280, 250),
+        x_label="out-distribution accepted, %",
+        y_label="in-distribution accepted, %",
+    )
+    for item in shown:
+        assert item.scores is not None
+        curves: dict[str, tuple[Floats | None, float | None]] = {
+            "clean": (item.scores.clean, item.auc),
+            "attacked": (item.scores.attacked, item.aauc),
+            "guaranteed": (item.scores.certified if has_certificate(item) else None, item.gauc),
+        }
+        for kind, (values, area) in curves.items():
+            if values is not None:
+                false, true = roc(item.scores.inside, values)
+                tip = f"{item.model}, {kind}" + (f": {percent(area)}" if area is not None else "")
+                # Ties lose: the curve goes right before it goes up.
+                chart.line(np.repeat(false, 2)[1:], np.repeat(true, 2)[:-1], f"{kind} {colours[item.model]}", tip)
+    return figure(outside, chart)
+
+
+def over_radius(evaluations: Sequence[Evaluation], outside: str, colours: Mapping[str, str]) -> Html | None:
+    """AAUC (dashed) and GAUC (dotted) over ε, from the clean AUC at 0 on; the worst case lies in the band between.
+
+    A model without a certificate has no lower line: its band would reach down to 0. One that was not attacked has its
+    clean AUC as the upper end of the band.
+    """
+    radii = sorted({item.eps for item in evaluations} | {0.0})
+    if len(radii) < 2:
+        return None
+    chart = Chart(
+        f"AAUC and GAUC over the radius on {outside}",
+        x=(-0.04 * radii[-1], 1.04 * radii[-1]),
+        y=(0, 1.02),
+        x_ticks=_apart({radius: radius_text(radius) for radius in radii}, radii[-1] / 7),
+        y_ticks=UNIT,
+        size=(280, 220),
+        x_label="radius ε",
+        y_label="AUC, %",
+    )
+    models: dict[str, list[Evaluation]] = {}
+    for item in evaluations:
+        models.setdefault(item.model, []).append(item)
+    for model, items in models.items():
+        colour = colours[model]
+        positive = sorted((item for item in items if item.eps > 0), key=lambda item: item.eps)
+        eps = [0.0, *(item.eps for item in positive)]
+        clean = items[-1].auc
+        proved = [clean, *(item.gauc for item in positive)]
+        found = {0.0: clean} | {item.eps: item.aauc for item in positive if item.aauc is not None}
+        if any(map(has_certificate, positive)):
+            worst = np.interp(eps, list(found), list(found.values())).tolist()
+            chart.band(eps, proved, worst, colour, f"{model}: the worst case lies in here")
+            _series(chart, eps, proved, f"guaranteed {colour}", f"{model}, GAUC")
+        if len(found) > 1:
+            _series(chart, list(found), list(found.values()), f"attacked {colour}", f"{model}, AAUC")
+    return figure(outside, chart)
+
+
+def _series(chart: Chart, eps: Sequence[float], values: Sequence[float], kind: str, name: str) -> None:
+    chart.line(eps, values, kind, name)
+    tips = [f"{name} at ε = {radius_text(at)}: {percent(value)}" for at, value in zip(eps, values, strict=True)]
+    chart.dots(eps, values, kind, tips)
+
+
+def _apart(ticks: Mapping[float, str], distance: float) -> dict[float, str]:
+    """Without those ticks that are too near to the one before."""
+    kept: dict[float, str] = {}
+    for place, text in ticks.items():
+        if not kept or place - max(kept) >= distance:
+            kept[place] = text
+    return kept

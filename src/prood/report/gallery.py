@@ -1,0 +1,80 @@
+"""The images that fool a model most, before and after the attack, as small pictures inside the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from prood.evaluation.results import Evaluation, Scores
+from prood.evaluation.words import percent
+from prood.report.markup import Html, element
+
+BUDGET = 1_500_000  # characters of all pictures together: a page is to stay small enough to be sent by mail
+MOST = 6
+
+
+def confidence(score: float, classes: int | None) -> float:
+    """1/K + (1 − 1/K)·σ(s), the confidence behind a score of a classifier with K classes; σ(s) where there are none."""
+    sigmoid = 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
+    return sigmoid if classes is None else 1 / classes + (1 - 1 / classes) * sigmoid
+
+
+def shown_each(evaluations: Sequence[Evaluation]) -> int:
+    """How many images of every gallery fit into the budget: at least 1, at most 6."""
+    sizes = [item.scores.gallery_clean[0].size for item in evaluations if item.scores and len(item.scores.gallery)]
+    cost = sum(2 * (100 + 4 * size / 3) for size in sizes)  # a PNG of noise is as large as its pixels, base64 adds 1/3
+    return max(1, min(MOST, int(BUDGET // cost))) if sizes else 0
+
+
+def picked(scores: Scores, count: int) -> list[int]:
+    """Places in the gallery: by turns the highest attacked and the highest certified score that is left."""
+    found = scores.clean if scores.attacked is None else scores.attacked
+    orders = [np.argsort(-values[scores.gallery], kind="stable").tolist() for values in (found, scores.certified)]
+    turns = [place for both in zip(*orders, strict=True) for place in both]
+    return list(dict.fromkeys(turns))[:count]
+
+
+def gallery(evaluation: Evaluation, outside: str, count: int) -> Html | None:
+    """A row for one model and set: pairs of pictures, captioned 'clean → attacked ≤ certified' confidence."""
+    scores = evaluation.scores
+    if scores is None or not len(scores.gallery):
+        return None
+    pairs = [_pair(evaluation, scores, place, outside) for place in picked(scores, count)]
+    name = "confidence" if evaluation.classes else "p(in)"
+    head = element("div", element("strong", evaluation.model), element("small", name), class_="who")
+    return element("div", head, element("div", *pairs, class_="pairs"), class_="gallery")
+
+
+def _pair(evaluation: Evaluation, scores: Scores, place: int, outside: str) -> Html:
+    index = int(scores.gallery[place])
+    pictures = [_picture(scores.gallery_clean[place], f"Image {index} of {outside}")]
+    words = _share(confidence(float(scores.clean[index]), evaluation.classes))
+    if scores.attacked is not None and place < len(scores.gallery_attacked):
+        pictures.append(_picture(scores.gallery_attacked[place], f"Image {index} of {outside} after the attack"))
+        words += f" → {_share(confidence(float(scores.attacked[index]), evaluation.classes))}"
+    bound = float(scores.certified[index])
+    if bound < math.inf:
+        # A bound is rounded up, as everything else would be no bound.
+        above = math.ceil(1000 * confidence(bound, evaluation.classes) - 1e-6) / 1000
+        words += f" ≤ {_share(above)}"
+    caption = element("figcaption", words, *([] if bound < math.inf else [element("small", "no certificate")]))
+    return element("figure", element("div", *pictures), caption, class_="pair")
+
+
+def _share(value: float) -> str:
+    return f"{percent(value)}%"
+
+
+def _picture(pixels: NDArray[np.uint8], description: str) -> Html:
+    """(C, H, W) as a PNG inside the page: grey for one channel, colours for three, else the first channel."""
+    channels = pixels.transpose(1, 2, 0) if len(pixels) == 3 else pixels[0]
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(channels)).save(file, "PNG", optimize=True)
+    data = base64.b64encode(file.getvalue()).decode()
+    return element("img", src=f"data:image/png;base64,{data}", alt=description, title=description)

@@ -1,0 +1,187 @@
+"""The report as one self-contained HTML page: style, script, charts and pictures are all inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.resources import files
+
+from prood.evaluation.results import Results
+from prood.evaluation.words import Kind, percent, radius_text
+from prood.report.html_tables import facts, results_html
+from prood.report.markup import Html, element
+from prood.report.sections import (
+    View,
+    attack_section,
+    gallery_section,
+    radius_section,
+    roc_section,
+    scores_section,
+    section,
+)
+from prood.report.table import GREY_NOTE, Table, latest, tables
+
+EXPLANATION = Html(
+    "Every model gives an image a score: how sure it is that the image is of the kind it was trained on. "
+    "<b>AUC</b> is how often an in-distribution image scores strictly above an out-of-distribution one. "
+    "<b>AAUC</b> is what an attack leaves of it that may change every out-of-distribution image by up to ε per pixel. "
+    "<b>GAUC</b> is proved: no attack of that size, known or unknown, can push the AUC below it. "
+    "So the worst case lies between GAUC and AAUC. A GAUC of 0 means that nothing is proved, not that all is lost."
+)
+CHAIN = (("GAUC", "proved"), ("worst case", "unknown"), ("AAUC", "attacked"), ("AUC", "clean"))
+TABLES: dict[Kind, tuple[str, str]] = {
+    "auc": ("AUC", "Clean, guaranteed and attacked AUC for each out-distribution, in percent. Larger is better."),
+    "fpr": (
+        "False positives at 95% true positives",
+        "The share of out-of-distribution images that pass where 95% of the in-distribution does, in percent: clean, "
+        "guaranteed and attacked. Smaller is better.",
+    ),
+}
+SECTIONS: dict[str, tuple[str, Callable[[View], Html | None]]] = {
+    "radius": ("Radius", radius_section),
+    "scores": ("Scores", scores_section),
+    "roc": ("ROC", roc_section),
+    "gallery": ("Gallery", gallery_section),
+    "attack": ("Attack", attack_section),
+}
+
+
+def page(results: Results) -> str:
+    view = View(latest(results))
+    made: dict[str, tuple[str, Html | None]] = {
+        "summary": ("Summary", _headlines(view)),
+        "auc": ("AUC", _table_section(view, "auc")),
+        "fpr": ("FPR", _table_section(view, "fpr")),
+        **{name: (title, make(view)) for name, (title, make) in SECTIONS.items()},
+    }
+    there = {name: (title, content) for name, (title, content) in made.items() if content is not None}
+    links = [element("a", title, href=f"#{name}") for name, (title, _) in there.items()]
+    body = element(
+        "body",
+        _header(view, results),
+        element("nav", element("div", *links, class_="links"), _choice(view), aria_label="Sections"),
+        element("main", *(content for _, content in there.values() if content is not None)),
+        element("footer", f"Written by Prood {view.evaluations[-1].version}."),
+        element("script", _resource("page.js")),
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"Prood report: {_several(item.inside for item in view.evaluations)}"),
+        element("style", _resource("page.css")),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _resource(name: str) -> Html:
+    return Html(files("prood.report").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _several(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
+
+
+def _header(view: View, results: Results) -> Html:
+    items = view.evaluations
+    known = {
+        "In-distribution": _several(item.inside for item in items),
+        "Radii ε": ", ".join(map(radius_text, view.radii)),
+        "Attack": _several(item.attacks for item in items) or "none",
+        "Images per set": _several(f"{count:,}" for count in sorted({item.images for item in items})),
+        "Seed": _several(item.seed for item in items),
+        "Machine": _several(item.machine for item in items),
+        "Version": _several(item.version for item in items),
+    }
+    shown = {name.lower() for name in known}
+    free = {
+        key.replace("_", " ").capitalize(): f"{value:g}" if isinstance(value, float) else str(value)
+        for key, value in results.facts.items()
+        if isinstance(value, str | int | float) and key.lower() not in shown
+    }
+    links = [element("span", element("b", name), element("small", kind)) for name, kind in CHAIN]
+    chain = [part for link in links for part in (element("i", "≤"), link)][1:]
+    return element(
+        "header",
+        element("p", "Prood report", class_="eyebrow"),
+        element("h1", "Certified out-of-distribution detection"),
+        element("p", EXPLANATION, class_="lead"),
+        element("p", *chain, class_="chain"),
+        facts({name: value for name, value in (known | free).items() if value}),
+    )
+
+
+def _choice(view: View) -> Html:
+    """Selectors that the script unhides and fills with life; without it all figures are shown."""
+
+    def options(label: str, name: str, values: dict[str, str], first: str = "") -> list[Html]:
+        entries = [element("option", text, value=value, selected=value == first) for value, text in values.items()]
+        everything = element("option", "all", value="", selected=not first)
+        select = element("select", everything, *entries, data_filter=name)
+        return [element("label", label, select)] if len(values) > 1 else []
+
+    # All radii at once are many, and the tables show them all: begin with the largest that was attacked.
+    largest = max((item.aauc is not None, item.eps) for item in view.evaluations)[1]
+    radii = options("ε", "eps", {f"{eps!r}": radius_text(eps) for eps in view.radii}, f"{largest!r}")
+    sets = options("set", "outside", {name: name for name, _ in view.cases()})
+    return element("form", *radii, *sets, class_="choice", hidden=True, aria_label="Which figures to show")
+
+
+def _headlines(view: View) -> Html:
+    """For each in-distribution: the model that proves most, its accuracy, and where its worst case lies."""
+    tiles = []
+    for inside in dict.fromkeys(item.inside for item in view.evaluations):
+        groups = [table for table in tables(view.evaluations) if table.inside == inside]
+        model = _most_proved(groups)
+        items = [item for item in view.evaluations if item.inside == inside and item.model == model]
+        accuracy = [row.cells[0] for table in groups for row in table.rows if row.model == model][-1]
+        best = max((row.cells[0].value or 0, row.model) for table in groups for row in table.rows)
+        where = f" on {inside}" if len(groups) < len(tables(view.evaluations)) else ""
+        if accuracy.value is not None:
+            rest = "the best of all" if accuracy.value == best[0] else f"best: {percent(best[0])} ({best[1]})"
+            tiles.append(_tile(f"{accuracy.text}%", f"accuracy of {model}{where}", rest))
+        sets = len({item.outside for item in items})
+        clean = _mean(item.auc for item in {item.outside: item for item in items}.values())
+        over = "out-distribution" if sets == 1 else "out-distributions"
+        tiles.append(_tile(f"{percent(clean)}%", f"AUC of {model}", f"mean over {sets} {over}"))
+        for table in groups:
+            at = view.at(table.eps, items)
+            if at and table.eps > 0:
+                proved = percent(_mean(item.gauc for item in at))
+                found = [item.aauc for item in at if item.aauc is not None]
+                name = f"worst-case AUC at ε = {radius_text(table.eps)}"
+                if len(found) == len(at):
+                    tiles.append(_tile(f"{proved} – {percent(_mean(found))}%", name, f"{model}, mean GAUC to AAUC"))
+                else:
+                    tiles.append(_tile(f"{proved}%", name.replace("worst-case", "guaranteed"), f"{model}, mean GAUC"))
+    words = "The model that proves most, among those whose accuracy is within 3 points of the best."
+    return section("summary", "Summary", words, element("div", *tiles, class_="tiles"))
+
+
+def _most_proved(groups: list[Table]) -> str:
+    """The model with the highest GAUC, as a mean over its out-distributions and radii; the first of equals."""
+    proved: dict[str, list[float]] = {}
+    for table in groups:
+        for row in table.rows:
+            if not row.grey:
+                cells = row.cells[1 + table.metrics.index("GAUC") :: len(table.metrics)]
+                proved.setdefault(row.model, []).extend(cell.value for cell in cells if cell.value is not None)
+    return max(proved, key=lambda model: _mean(proved[model]))
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def _tile(value: str, name: str, note: str) -> Html:
+    return element("div", element("b", value), element("span", name), element("small", note), class_="tile")
+
+
+def _table_section(view: View, kind: Kind) -> Html:
+    title, words = TABLES[kind]
+    found = tables(view.evaluations, kind)
+    notes = "Bold: the best. " + (f"Grey: {GREY_NOTE}. " if any(table.any_grey for table in found) else "")
+    if any(cell.interval for table in found for row in table.rows for cell in row.cells):
+        notes += "Point at a number for its 95% bootstrap interval."
+    return section(kind, title, words, *map(results_html, found), element("p", notes, class_="note"))

@@ -1,0 +1,163 @@
+"""The paper's main table: a neutral model of it, which every format renders, and its form for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from prood.evaluation.results import Evaluation, Results
+from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radius_text
+
+STACKED: dict[Kind, tuple[str, ...]] = {"auc": ("AUC", "AAUC", "GAUC"), "fpr": ("FPR", "AFPR", "GFPR")}
+"""As lines of a terminal's cell: from the friendliest to what is proved, the worst case lies between the last two."""
+TOLERATED = 0.03  # of accuracy: what lies further below the best accuracy buys its detection with it, and is greyed
+GREY_NOTE = "no accuracy, or over 3 points below the best: not compared"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A fraction of 1 with its 95% bootstrap interval; `best` if no other model compared has a better one."""
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+    best: bool = False
+
+    @property
+    def text(self) -> str:
+        return MISSING if self.value is None else percent(self.value)
+
+
+@dataclass(frozen=True)
+class Row:
+    model: str
+    cells: tuple[Cell, ...]
+    grey: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """All models at one radius. A row's cells are the accuracy, then for each of `sets` one cell for each of `metrics`.
+
+    `sets` are the labels of the out-distributions, `metrics` the headings of those metrics that anything here has.
+    """
+
+    kind: Kind
+    inside: str
+    eps: float
+    sets: tuple[str, ...]
+    metrics: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def any_grey(self) -> bool:
+        return any(row.grey for row in self.rows)
+
+
+def latest(results: Iterable[Evaluation]) -> list[Evaluation]:
+    """One evaluation for each (model, inside, outside, eps): the last, in the place of the first."""
+    return list({(item.model, item.inside, item.outside, item.eps): item for item in results}.values())
+
+
+def tables(results: Iterable[Evaluation], kind: Kind = "auc") -> list[Table]:
+    """A table for each in-distribution and radius, in order of appearance."""
+    evaluations = latest(results)
+    short = labels(item.outside for item in evaluations)
+    groups: dict[tuple[str, float], list[Evaluation]] = {}
+    for item in evaluations:
+        groups.setdefault((item.inside, item.eps), []).append(item)
+    return [_table(kind, group, short) for group in groups.values()]
+
+
+def _table(kind: Kind, group: list[Evaluation], short: dict[str, str]) -> Table:
+    found = {(item.model, item.outside): item for item in group}
+    outsides = list(dict.fromkeys(item.outside for item in group))
+    metrics = [name for name in METRICS[kind] if any(getattr(item, name) is not None for item in group)]
+    rows = []
+    for model in dict.fromkeys(item.model for item in group):
+        of_model = [item for item in group if item.model == model]
+        with_accuracy = [item for item in of_model if item.accuracy is not None]
+        cells = [_cell((with_accuracy or of_model)[-1], "accuracy")]
+        cells += [_cell(found.get((model, outside)), metric) for outside in outsides for metric in metrics]
+        rows.append(Row(model, tuple(cells)))
+    headings = tuple(METRICS[kind][name] for name in metrics)
+    sets = tuple(short[outside] for outside in outsides)
+    return Table(kind, group[0].inside, group[0].eps, sets, headings, tuple(_marked(_greyed(rows), kind)))
+
+
+def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
+    if evaluation is None:
+        return Cell(None)
+    ends = evaluation.intervals.get(metric)
+    return Cell(getattr(evaluation, metric), (ends[0], ends[1]) if ends else None)
+
+
+def _greyed(rows: list[Row]) -> list[Row]:
+    accuracies = [row.cells[0].value for row in rows if row.cells[0].value is not None]
+    if not accuracies:  # bare discriminators only: they are compared with each other
+        return rows
+    least = max(accuracies) - TOLERATED - 1e-9
+    return [replace(row, grey=row.cells[0].value is None or row.cells[0].value < least) for row in rows]
+
+
+def _marked(rows: list[Row], kind: Kind) -> list[Row]:
+    """The best of each column among the models that are not grey, with all that print the same.
+
+    A best value says something only where at least two models are compared, and where it is not the worst possible one.
+    """
+    best: list[str | None] = []
+    for place in range(len(rows[0].cells)):
+        texts = [row.cells[place].text for row in rows if not row.grey and row.cells[place].value is not None]
+        smaller = kind == "fpr" and place > 0
+        top = (min if smaller else max)(texts, key=float, default="")
+        best.append(top if len(texts) > 1 and top != ("100.0" if smaller else "0.0") else None)
+    return [
+        replace(
+            row,
+            cells=tuple(
+                replace(cell, best=not row.grey and cell.text == top) for cell, top in zip(row.cells, best, strict=True)
+            ),
+        )
+        for row in rows
+    ]
+
+
+def results_table(results: Results, kind: Kind = "auc") -> Group:
+    """For the terminal: a table for each in-distribution and radius. The best is bold, what is greyed is dim."""
+    parts: list[RenderableType] = []
+    for table in tables(results, kind):
+        # Not the table's own title and caption: those would be broken to the width of a narrow table.
+        what = "FPR at 95% TPR" if kind == "fpr" else "AUC"
+        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {what} in percent"
+        parts += [*([Text()] if parts else []), Text(title, style="italic"), _rich(table)]
+        if table.any_grey:
+            parts.append(Text(f"dim: {GREY_NOTE}", style="dim"))
+    return Group(*parts)
+
+
+def _rich(table: Table) -> RichTable:
+    """The metrics of a set are stacked, as side by side seven sets would need two hundred columns."""
+    order = [table.metrics.index(name) for name in STACKED[table.kind] if name in table.metrics]
+    drawn = RichTable(box=None, padding=(0, 1, 0, 0), header_style="bold underline")
+    drawn.add_column("model", no_wrap=True)
+    drawn.add_column("Acc", justify="right", no_wrap=True)
+    drawn.add_column("", no_wrap=True)
+    for name in table.sets:
+        drawn.add_column(Text(name), justify="right")
+    step = len(table.metrics)
+    for row in table.rows:
+        lines = [
+            Text("\n").join(_styled(row.cells[1 + step * place + metric]) for metric in order)
+            for place in range(len(table.sets))
+        ]
+        names = Text("\n".join(table.metrics[metric] for metric in order))
+        style = "dim" if row.grey else ""
+        drawn.add_row(Text(row.model), _styled(row.cells[0]), names, *lines, style=style)
+    return drawn
+
+
+def _styled(cell: Cell) -> Text:
+    return Text(cell.text, style="bold" if cell.best else "")
