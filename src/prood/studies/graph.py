@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from prood.bounds import Method
-from prood.errors import ProodError
+from prood.errors import UnknownName
 from prood.training import Recipe
 
 
@@ -29,7 +29,7 @@ class Node:
     classifier: str | None = None
     discriminator: str | None = None
     rounded: str | None = None
-    measures: tuple[str, ...] | None = None  # names of the study's measures; None: all of them
+    measures: tuple[str, ...] = ("certify", "attack")  # by their names in the study
     table: Literal["main", "robust", "sizes", ""] = "main"  # which tables it is a row of
     baseline: bool = False  # of others: made for the tables that show it, not with the study
     intervals: bool = False  # its discriminator was trained with intervals, as in the paper
@@ -100,7 +100,7 @@ class Study:
 
     def node(self, name: str) -> Node:
         if name not in self.by_name:
-            raise ProodError(f"there is no model {name!r}: choose one of {', '.join(self.by_name)}")
+            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(self.by_name)}")
         return self.by_name[name]
 
     @property
@@ -108,12 +108,12 @@ class Study:
         """The nodes that tables of all methods show, in their order; robust classifiers last."""
         return {node.name: node for node in self.nodes if node.table in ("main", "robust")}
 
-    @property
+    @cached_property
     def headline(self) -> Node:
         return next(node for node in self.nodes if node.headline)
 
     def measures_of(self, node: Node) -> list[Measure]:
-        return [one for one in self.measures if node.measures is None or one.name in node.measures]
+        return [one for one in self.measures if one.name in node.measures]
 
     def needs(self, node: Node, *, chosen: bool) -> tuple[str, ...]:
         """Its parts; and where its shift is yet to be `chosen`, the classifier that this is done with."""
@@ -131,8 +131,3 @@ class Study:
                 waiting += self.needs(self.node(name), chosen=chosen)
         return [node for node in self.nodes if node.name in found]
 
-
-def without_parts(nodes: Sequence[Node], here: Iterable[str]) -> list[Node]:
-    """Those of the nodes that can be made where only nodes of these names can be."""
-    known = set(here)
-    return [node for node in nodes if known.issuperset((node.name, *node.parts))]

@@ -125,6 +125,12 @@ class Site:
         planned = self.recipe.evaluate
         return {name: part_of(name, self.inside(), planned.limit, seed=0) for name in planned.outside}
 
+    @cached_property
+    def sets(self) -> dict[str, Any]:
+        """The sets of a study that is evaluated together, whole."""
+        inside = self.inside()
+        return {"inside": inside, "outside": {name: data.load(name, like=inside) for name in self.study.together}}
+
     def held_back(self) -> tuple[ImageSet, ImageSet]:
         """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""
         return images_to_choose_by(self.recipe)
