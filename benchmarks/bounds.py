@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds import Box, interval
+from prood.methods import Batch, CertifiedDiscriminator, Step
 from prood.models import Discriminator, discriminator
-from prood.training.objectives import Batch, CertifiedDiscriminator, Step
 
 
 def plain_bounds(g: Discriminator, images: Tensor, eps: float) -> Tensor:

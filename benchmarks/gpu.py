@@ -31,11 +31,11 @@ from torch.utils.flop_counter import flop_registry
 
 from prood.atomic import write_text
 from prood.data import ImageSet, generator
+from prood.methods import Batch, CertifiedDiscriminator, Objective, SemiJoint, Step
+from prood.methods.base import train_mode
 from prood.models import Discriminator, ProoD, build
 from prood.training import load_recipe
 from prood.training.batches import Batches
-from prood.training.objectives import Batch, CertifiedDiscriminator, Objective, SemiJoint, Step
-from prood.training.objectives.base import train_mode
 from prood.training.options import TrainOptions
 from prood.training.update import Update
 

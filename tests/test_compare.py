@@ -18,8 +18,9 @@ from prood.errors import ProodError
 from prood.evaluation import read_results
 from prood.evaluation.asymptotics.far import Far
 from prood.evaluation.robustness import Robustness, robust_accuracy
+from prood.methods import METHODS
 from prood.models import ProoD, load
-from prood.training import METHODS, Recipe, load_recipe
+from prood.training import Recipe, load_recipe
 
 EPS = 0.05
 TABLE = "epochs = 2\nbatch = 20\nlr = 0.01\n"

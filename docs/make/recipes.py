@@ -8,7 +8,9 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from prood.data import Augment
-from prood.training import METHODS, TrainOptions, keys
+from prood.methods import METHODS
+from prood.methods.option import meanings
+from prood.training import TrainOptions, keys
 from prood.training.recipe import Data, EvaluateOptions
 
 HEAD = """# The keys of a recipe
@@ -28,9 +30,9 @@ AFTER_NETWORKS = """Classifiers are `resnet18`, `resnet50`, `compact`, `small` a
 """
 
 
-def table(meanings: Mapping[str, str], kind: type[Any] | None = None, defaults: Mapping[str, str] | None = None) -> str:
+def table(help: Mapping[str, str], kind: type[Any] | None = None, defaults: Mapping[str, str] | None = None) -> str:
     shown = _defaults(kind) if kind is not None else defaults or {}
-    rows = "".join(f"| `{key}` | {text} | {shown.get(key, '')} |\n" for key, text in meanings.items())
+    rows = "".join(f"| `{key}` | {text} | {shown.get(key, '')} |\n" for key, text in help.items())
     return f"| key | what it means | default |\n|---|---|---|\n{rows}\n"
 
 
@@ -54,7 +56,7 @@ def page() -> str:
     text += "## [joint]\n\n" + table(keys.JOINT, defaults={"shift": "`0.0`"})
     text += "## [evaluate]\n\n" + table(keys.EVALUATE, EvaluateOptions) + FOR_ONE.format(table="evaluate")
     text += "## [train.METHOD]\n\nFor every method:\n\n" + table(keys.TRAIN, TrainOptions)
-    for method, meanings in keys.OBJECTIVES.items():
-        if meanings:
-            text += f"### [train.{method}]\n\n" + table(meanings, METHODS[method])
+    for method, kind in METHODS.items():
+        if options := meanings(kind):
+            text += f"### [train.{method}]\n\n" + table(options, kind)
     return text.rstrip("\n") + "\n"

@@ -21,8 +21,8 @@ from prood import cli, data
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
 from prood.bounds import registry
 from prood.detector import Detector
+from prood.methods import METHODS
 from prood.models import ProoD, architectures, discriminator, model_path, save, small
-from prood.training import METHODS
 
 # Tests are no package, so their helpers are loaded by their paths.
 for _name in ("pages", "commands"):

@@ -7,8 +7,8 @@ from torch import Tensor
 from prood import processes
 from prood.data import Augment, ImageSet
 from prood.errors import ProodError
+from prood.methods import Batch
 from prood.training.batches import Batches
-from prood.training.objectives import Batch
 
 CPU = torch.device("cpu")
 

@@ -4,7 +4,9 @@ from dataclasses import fields
 import pytest
 
 from prood.data import Augment
-from prood.training import METHODS, TrainOptions, explain_recipe, keys, load_recipe, recipe_names
+from prood.methods import METHODS
+from prood.methods.option import meanings
+from prood.training import TrainOptions, explain_recipe, keys, load_recipe, recipe_names
 from prood.training.recipe import Data, EvaluateOptions, parse
 
 
@@ -17,9 +19,9 @@ def test_every_key_is_explained_and_no_other() -> None:
     assert list(keys.AUGMENT) == names(Augment)
     assert list(keys.EVALUATE) == names(EvaluateOptions)
     assert list(keys.TRAIN) == names(TrainOptions)
-    assert set(keys.OBJECTIVES) == set(METHODS)
-    for method, kind in METHODS.items():
-        assert list(keys.OBJECTIVES[method]) == names(kind)
+    for kind in METHODS.values():
+        assert list(meanings(kind)) == names(kind)
+        assert all(meanings(kind).values())
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from prood.data import Augment, ImageSet
 from prood.errors import ProodError
+from prood.methods import Batch, CertifiedDiscriminator, Logs, Objective, OutlierExposure, Plain, Step
 from prood.models import discriminator, load, small
 from prood.training import Run, TrainOptions, fit, loop
 from prood.training.batches import Batches
-from prood.training.objectives import Batch, CertifiedDiscriminator, Logs, Objective, OutlierExposure, Plain, Step
 
 
 def image_set(count: int = 24, seed: int = 0) -> ImageSet:

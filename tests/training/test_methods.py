@@ -14,9 +14,9 @@ from torch import nn
 
 from prood import data
 from prood.errors import ProodError
+from prood.methods import base
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
 from prood.training import Recipe, Run, combine, held_back, load_recipe, methods, train
-from prood.training.objectives import base
 from prood.training.recipe import METHODS
 
 

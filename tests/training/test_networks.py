@@ -15,6 +15,7 @@ from prood.cli.train import train as train_command
 from prood.data import load as load_images
 from prood.errors import ProodError
 from prood.evaluation import evaluate
+from prood.methods import METHODS
 from prood.models import (
     CertifiedClassifier,
     Confidence,
@@ -30,7 +31,7 @@ from prood.models.architectures import takes
 from prood.models.certified import CertifiedConfidence
 from prood.models.energy import Energy
 from prood.models.mixture_classifier import MixtureConfidence
-from prood.training import METHODS, Recipe, combine, explain_recipe, load_recipe, train
+from prood.training import Recipe, combine, explain_recipe, load_recipe, train
 from prood.training.recipe import parse
 from prood.training.update import Update
 

@@ -8,17 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from prood.models import (
-    EnergyClassifier,
-    MixtureClassifier,
-    MixtureRatio,
-    ProoD,
-    certified_classifier,
-    discriminator,
-    small,
-)
-from prood.models.extra_class import with_extra_class
-from prood.training.objectives import (
+from prood.methods import (
     ACET,
     ATOM,
     CCU,
@@ -33,7 +23,17 @@ from prood.training.objectives import (
     SemiJoint,
     Step,
 )
-from prood.training.objectives.base import train_mode
+from prood.methods.base import train_mode
+from prood.models import (
+    EnergyClassifier,
+    MixtureClassifier,
+    MixtureRatio,
+    ProoD,
+    certified_classifier,
+    discriminator,
+    small,
+)
+from prood.models.extra_class import with_extra_class
 
 IMAGE = (1, 8, 8)
 

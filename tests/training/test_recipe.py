@@ -7,8 +7,8 @@ import pytest
 
 from prood.data import Augment, find
 from prood.errors import ProodError
-from prood.training import METHODS, Recipe, TrainOptions, load_recipe, recipe_names
-from prood.training.objectives import CertifiedDiscriminator
+from prood.methods import METHODS, CertifiedDiscriminator
+from prood.training import Recipe, TrainOptions, load_recipe, recipe_names
 from prood.training.recipe import parse
 
 
@@ -396,7 +396,7 @@ def test_refuses_what_no_number_or_nesting_can_be(setting: str, complaint: str) 
         ("train.loss=hinge", "loss = 'hinge' is not one of paper, official"),
         ("train.attack_steps=2.5", "attack_steps = 2.5 must be of type int"),
         ("train.certified_weight=1.5", "certified_weight"),
-        ("train.eps_ramp=inf", "eps_ramp = inf must be finite and not negative"),
+        ("train.eps_ramp=inf", "eps_ramp = inf must be not negative and finite"),
     ],
 )
 def test_refuses_wrong_settings_of_the_discriminator(setting: str, complaint: str) -> None:
@@ -405,7 +405,7 @@ def test_refuses_wrong_settings_of_the_discriminator(setting: str, complaint: st
 
 
 def test_refuses_settings_of_an_unknown_method() -> None:
-    with pytest.raises(ProodError, match="unknown method 'prod': choose one of plain, oe, discriminator, prood"):
+    with pytest.raises(ProodError, match="unknown method 'prod': did you mean 'prood'"):
         changed("prod", "train.epochs=5")
 
 

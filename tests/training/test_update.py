@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds import strict
+from prood.methods import Batch, CertifiedDiscriminator, Logs, Objective, Plain, Step
 from prood.models import discriminator
-from prood.training.objectives import Batch, CertifiedDiscriminator, Logs, Objective, Plain, Step
 from prood.training.options import TrainOptions
 from prood.training.update import WARM_UP, Update
 

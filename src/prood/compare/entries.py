@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prood.errors import ProodError
-from prood.training import METHODS, Recipe
+from prood.methods import METHODS
+from prood.training import Recipe
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from prood.training.keys import explain_recipe
 from prood.training.loop import fit
 from prood.training.methods import combine, held_back, images_to_choose_by, train
 from prood.training.options import TrainOptions
-from prood.training.recipe import METHODS, Recipe, load_recipe, recipe_names
+from prood.training.recipe import Recipe, load_recipe, recipe_names
 from prood.training.run import Run
 
 __all__ = [
-    "METHODS",
     "Recipe",
     "Run",
     "TrainOptions",

@@ -11,7 +11,7 @@ from torch import Tensor
 from prood import processes
 from prood.data import Ahead, Augment, Images, Order, generator, stream
 from prood.errors import ProodError
-from prood.training.objectives import Batch
+from prood.methods import Batch
 
 # Streams of random numbers that must not repeat each other.
 INSIDE, OUTSIDE, NOISE = range(3)

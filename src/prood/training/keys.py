@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from prood.methods import METHODS
+from prood.methods.option import meanings
 from prood.training.recipe import Recipe
 
 DATA = {
@@ -59,61 +61,6 @@ TRAIN = {
     "checkpoint_seconds": "at least so long between two checkpoints",
 }
 
-_ATTACK = {
-    "eps": "radius of the ball around the images that are attacked, in the maximum norm",
-    "eps_ramp": "ε grows linearly from 0 over so many epochs",
-    "attack_steps": "gradient steps of the attack",
-    "attack_step_size": "length of a step, in units of ε",
-}
-
-OBJECTIVES: dict[str, dict[str, str]] = {
-    "plain": {},
-    "oe": {"weight": "of the out-distribution's loss"},
-    "prood": {"weight": "of the out-distribution's loss"},
-    "ccu": {
-        "weight": "of the out-distribution's losses",
-        "likelihood": "weight of the mixtures' log-likelihood, per pixel value",
-        "components": "Gaussians in each of the two mixtures",
-        "floor": "of the metric's eigenvalues, as a share of the largest",
-        "fit_images": "images of each set that metric and mixtures are fitted to before training",
-    },
-    "eb": {
-        "weight": "of the two bounds on the energy",
-        "m_in": "energies of the in-distribution above it cost",
-        "m_out": "energies of the out-distribution below it cost",
-        "energy_from": "the energies count from this epoch on; before it, the cross-entropy alone",
-    },
-    "good": {
-        "eps": "radius of the ball around out-distribution images, in the maximum norm",
-        "quantile": "share of the batch, the smallest bounds, whose bound counts; of the others the image itself",
-        "weight": "of the out-distribution's loss, κ",
-        "eps_ramp": "ε grows linearly from 0 over so many epochs",
-        "kappa_ramp": "the weight grows linearly from 0 over so many epochs",
-    },
-    "discriminator": {
-        "eps": "radius of the ball around out-distribution images, in the maximum norm",
-        "bound": "ibp (the paper's) or crown-ibp (linear, beside a short attack)",
-        "eps_ramp": "ε grows linearly from 0 over so many epochs",
-        "kappa_ramp": "the weight κ of the out-distribution grows linearly from 0 over so many epochs",
-        "certified_weight": "crown-ibp only: the bound's share in the out-distribution's loss; the attack has the rest",
-        "attack_steps": "crown-ibp only: gradient steps of the attack",
-        "attack_step_size": "crown-ibp only: length of a step, in units of ε",
-        "loss": "paper (Eq. 5) or official, log(e + e^g) as in the authors' code",
-    },
-    "acet": _ATTACK | {"weight": "of the out-distribution's loss"},
-    "atom": _ATTACK
-    | {
-        "weight": "of the outliers' loss",
-        "quantile": "this fraction of the outliers, those most like the in-distribution, is passed over",
-        "mined": "the next fraction is trained on",
-    },
-    "robust": _ATTACK
-    | {
-        "loss": "trades, or pgd (the cross-entropy of attacked images alone)",
-        "weight": "trades only: of the divergence between predictions for clean and attacked images",
-    },
-}
-
 
 def explain_recipe(recipe: Recipe) -> str:
     """A recipe as TOML with every key, defaults included, and its meaning behind it."""
@@ -131,18 +78,18 @@ def explain_recipe(recipe: Recipe) -> str:
         parts += _table(f"evaluate.{method}", table, EVALUATE)
     for method in recipe.train:
         settings = asdict(recipe.options(method)) | asdict(recipe.objective(method))
-        parts += _table(f"train.{method}", settings, TRAIN | OBJECTIVES[method])
+        parts += _table(f"train.{method}", settings, TRAIN | meanings(METHODS[method]))
     return "\n".join(parts)
 
 
-def _table(name: str, values: Mapping[str, Any], meanings: Mapping[str, str]) -> list[str]:
+def _table(name: str, values: Mapping[str, Any], help: Mapping[str, str]) -> list[str]:
     # TOML has no None: such a key is shown as a comment.
     lines = [f"{key} = {_toml(value)}" if value is not None else f"# {key}" for key, value in values.items()]
     width = min(40, max(map(len, lines)))
     return [
         "",
         f"[{name}]",
-        *(f"{line:<{width}}  # {meanings[key]}" for key, line in zip(values, lines, strict=True)),
+        *(f"{line:<{width}}  # {help[key]}" for key, line in zip(values, lines, strict=True)),
     ]
 
 

@@ -13,10 +13,10 @@ from torch import nn
 
 from prood import processes
 from prood.errors import ProodError
+from prood.methods import Objective
+from prood.methods.base import train_mode
 from prood.training.batch_norm import share_batch_norm, unshare_batch_norm
 from prood.training.batches import Batches
-from prood.training.objectives import Objective
-from prood.training.objectives.base import train_mode
 from prood.training.options import TrainOptions
 from prood.training.progress import Display
 from prood.training.run import Run

@@ -13,11 +13,11 @@ from torch import nn
 from prood import data, processes
 from prood.data import Images, ImageSet
 from prood.errors import ProodError, first_line
+from prood.methods.attack import deployed
 from prood.models import Discriminator, Metadata, ProoD, load, save, spec_of
 from prood.models.architectures import takes
 from prood.training.batches import Batches
 from prood.training.loop import fit
-from prood.training.objectives.attack import deployed
 from prood.training.recipe import Recipe
 from prood.training.run import Run
 

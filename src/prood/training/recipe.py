@@ -16,34 +16,9 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from prood.bounds import Method
 from prood.data import Augment
 from prood.errors import ProodError, first_line
-from prood.training.objectives import (
-    ACET,
-    ATOM,
-    CCU,
-    EB,
-    GOOD,
-    CertifiedDiscriminator,
-    Objective,
-    OutlierExposure,
-    Plain,
-    Robust,
-    SemiJoint,
-)
+from prood.methods import METHODS, Objective
+from prood.methods import method as declared
 from prood.training.options import TrainOptions
-
-METHODS: dict[str, type[Objective]] = {
-    "plain": Plain,
-    "oe": OutlierExposure,
-    "discriminator": CertifiedDiscriminator,
-    "prood": SemiJoint,
-    "ccu": CCU,
-    "eb": EB,
-    "good": GOOD,
-    "acet": ACET,
-    "atom": ATOM,
-    "robust": Robust,
-}
-"""The words of the command line, of the tables under [train], and their objectives."""
 
 DEEPEST = 20
 """More tables or lists within each other than any recipe has."""
@@ -111,7 +86,9 @@ class Recipe:
 
     def objective(self, method: str) -> Objective:
         table = self._table(method)
-        return _pick(METHODS[method], table)
+        kind = declared(method)
+        assert issubclass(kind, Objective)
+        return _pick(kind, table)
 
     def network(self, method: str) -> dict[str, Any]:
         """What this method trains: [networks.METHOD] where there is such a table, else the classifier."""
@@ -155,8 +132,7 @@ class Recipe:
         return parse(document, self.name, self.description)
 
     def _table(self, method: str) -> dict[str, Any]:
-        if method not in METHODS:
-            raise ProodError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
+        declared(method)
         if method not in self.train:
             raise ProodError(f"recipe {self.name!r} has no table [train.{method}]")
         return self.train[method]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from prood import processes
-from prood.training.objectives import Batch, Objective, Step
+from prood.methods import Batch, Objective, Step
 from prood.training.options import TrainOptions
 
 WARM_UP = 4

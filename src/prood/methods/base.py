@@ -1,18 +1,17 @@
-"""What every objective is: a function (model, batch_in, batch_out, step) → loss, logs."""
+"""What a method declares, and what an objective is: a function (model, batch_in, batch_out, step) → loss, logs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from prood.data import Images
-from prood.errors import ProodError
-from prood.models import build
+from prood.methods.option import check
+from prood.models import Confidence, Score, build
 from prood.models.architectures import Spec
 
 
@@ -41,33 +40,32 @@ class Step:
 Logs = dict[str, Tensor]
 
 
-NOT_NEGATIVE = ["eps_ramp", "kappa_ramp", "weight", "attack_steps", "attack_step_size", "likelihood", "energy_from"]
-"""Options of objectives: an infinite ramp, say, would train with ε = 0 and claim another."""
+Kind = Literal["classifier", "discriminator", "joint"]
+"""What a method makes: a classifier (or a model around one), a bare discriminator, or a joint model of the two."""
 
 
 @dataclass(frozen=True)
-class Objective:
-    """Base of the objectives: frozen options and a call. The loop around it is written once."""
+class Method:
+    """What a method declares about itself, once; its fields, made by `option`, are the keys of its table in a recipe.
 
+    `name` is its word on the command line and in recipes, `title` its row in tables, `summary` its line in
+    `prood train --help`. `score` is how its model detects. A joint model has a trained discriminator, held fixed.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    summary: ClassVar[str]
+    kind: ClassVar[Kind] = "classifier"
+    score: ClassVar[type[Score]] = Confidence
     needs_outside: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the options that several objectives have; each adds what it has of its own."""
-        for name in NOT_NEGATIVE:
-            value = getattr(self, name, 0)
-            if not 0 <= value < math.inf:
-                raise ProodError(f"{name} = {value} must be finite and not negative")
-        eps = getattr(self, "eps", 0)
-        if not 0 <= eps <= 1:
-            raise ProodError(f"eps = {eps} must lie between 0 and 1, as pixels do")
+        check(self)
 
     @property
     def needs_noise(self) -> bool:
         """Whether out-distribution batches, or all there is, come with the noise that an attack starts from."""
         return False
-
-    def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
-        raise TypeError(f"{type(self).__name__} does not define the loss")
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         """What is trained, freshly initialised: the recipe's network itself, or a model around it.
@@ -79,6 +77,14 @@ class Objective:
 
     def prepare(self, model: nn.Module, batches: Callable[[int], tuple[Batch, Batch | None]]) -> None:
         """Before the first step: fit parts of the model to batches of the training sets, augmented as in training."""
+
+
+@dataclass(frozen=True)
+class Objective(Method):
+    """A method that is trained: frozen options and a loss. The loop around it is written once."""
+
+    def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+        raise TypeError(f"{type(self).__name__} does not define the loss")
 
     def diagnose(self, logs: dict[str, float]) -> str | None:
         """A complaint about a run that has gone wrong, with what to change; None while all is well."""

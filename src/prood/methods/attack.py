@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from prood.training.objectives.base import Batch, Objective, Step, ramp
+from prood.methods.base import Batch, Objective, Step, ramp
+from prood.methods.option import option
 
 
 def climb(height: Callable[[Tensor], Tensor], batch: Batch, eps: Tensor, *, steps: int, step_size: float) -> Tensor:
@@ -45,10 +46,10 @@ def deployed(model: nn.Module) -> Iterator[None]:
 class Adversarial(Objective):
     """Base of the objectives that train on attacked images: how they are attacked."""
 
-    eps: float = 0.01
-    eps_ramp: float = 0.0  # epochs
-    attack_steps: int = 5
-    attack_step_size: float = 0.25  # in units of ε
+    eps: float = option(0.01, "radius of the ball around the images that are attacked, in the maximum norm", high=1)
+    eps_ramp: float = option(0.0, "ε grows linearly from 0 over so many epochs")
+    attack_steps: int = option(5, "gradient steps of the attack")
+    attack_step_size: float = option(0.25, "length of a step, in units of ε")
 
     @property
     def needs_noise(self) -> bool:

@@ -11,12 +11,16 @@ from torch.nn import functional as F
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
 from prood.models import EnergyClassifier, build
 from prood.models.architectures import Spec
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
+from prood.models.energy import Energy
 
 
+@register
 @dataclass(frozen=True)
 class EB(Objective):
     """−log p_f(y|x) + weight · ( max(0, E(x) − m_in)² + max(0, m_out − E(z))² ) with E = −log Σ_l exp f_l.
@@ -26,16 +30,21 @@ class EB(Objective):
     `energy_from` on, before it the loss is the cross-entropy alone (with both batches in each batch norm).
     """
 
-    weight: float = 0.1
-    m_in: float = -23.0
-    m_out: float = -5.0
-    energy_from: float = 0.0  # epochs
+    name = "eb"
+    title = "EB"
+    summary = "a classifier that detects by its energy, with bounds on the energies of both distributions"
+    score = Energy
+
+    weight: float = option(0.1, "of the two bounds on the energy")
+    m_in: float = option(-23.0, "energies of the in-distribution above it cost", low=-math.inf)
+    m_out: float = option(-5.0, "energies of the out-distribution below it cost", low=-math.inf)
+    energy_from: float = option(0.0, "the energies count from this epoch on; before it, the cross-entropy alone")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not -math.inf < self.m_in < self.m_out < math.inf:
+        if self.m_in >= self.m_out:
             raise ProodError(
-                f"m_in = {self.m_in} must lie below m_out = {self.m_out}, both finite: low energies are in-distribution"
+                f"m_in = {self.m_in} must lie below m_out = {self.m_out}: low energies are in-distribution"
             )
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:

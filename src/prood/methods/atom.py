@@ -10,13 +10,16 @@ from torch.nn import functional as F
 
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.attack import Adversarial, deployed
+from prood.methods.base import Batch, Logs, Step
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
 from prood.models.architectures import Spec
-from prood.models.extra_class import ExtraClass, not_last, with_extra_class
-from prood.training.objectives.attack import Adversarial, deployed
-from prood.training.objectives.base import Batch, Logs, Step
-from prood.training.objectives.plain import accuracy
+from prood.models.extra_class import ExtraClass, NotExtra, not_last, with_extra_class
 
 
+@register
 @dataclass(frozen=True)
 class ATOM(Adversarial):
     """−log p(y|x) + weight · max_{‖u−z‖∞ ≤ ε} −log p(K+1|u) for a classifier with a class more, for outliers.
@@ -31,17 +34,21 @@ class ATOM(Adversarial):
     paper on twice as many), and of several processes each sorts its own rows.
     """
 
-    weight: float = 1.0
-    quantile: float = 0.125
-    mined: float = 0.25
+    name = "atom"
+    title = "ATOM"
+    summary = "a classifier with a class more, for outliers that are mined and attacked"
+    score = NotExtra
+
+    weight: float = option(1.0, "of the outliers' loss")
+    quantile: float = option(
+        0.125, "this fraction of the outliers, those most like the in-distribution, is passed over", high=1
+    )
+    mined: float = option(0.25, "the next fraction is trained on", high=1, above=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.quantile >= 0 and self.mined > 0 and self.quantile + self.mined <= 1):
-            raise ProodError(
-                f"quantile = {self.quantile} and mined = {self.mined} are fractions of the outliers: "
-                "at least 0, mined above it, and together at most 1"
-            )
+        if self.quantile + self.mined > 1:
+            raise ProodError(f"quantile = {self.quantile} and mined = {self.mined} are together more than all outliers")
 
     def __call__(self, model: ExtraClass, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         assert batch_out is not None

@@ -8,10 +8,9 @@ from torch import nn
 
 from prood.bounds import NegativeLinear
 from prood.errors import ProodError
+from prood.methods import METHODS, Batch, Objective, Step, interlace, ramp, separate
+from prood.methods.base import train_mode
 from prood.models import Discriminator, ProoD
-from prood.training import METHODS
-from prood.training.objectives import Batch, Objective, Step, interlace, ramp, separate
-from prood.training.objectives.base import train_mode
 
 
 def at(epoch: float) -> Step:

@@ -13,12 +13,16 @@ from prood.bounds import Box, interval
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.base import Batch, Logs, Objective, Step, ramp
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
 from prood.models import CertifiedClassifier, build
 from prood.models.architectures import Spec
-from prood.training.objectives.base import Batch, Logs, Objective, Step, ramp
-from prood.training.objectives.plain import accuracy
+from prood.models.certified import CertifiedConfidence
 
 
+@register
 @dataclass(frozen=True)
 class GOOD(Objective):
     """−log p_f(y|x) + weight · mean over z of log(1 + r(z)²/2), with ε and the weight growing linearly from 0.
@@ -31,16 +35,18 @@ class GOOD(Objective):
     The authors start from a classifier that was trained with CEDA; here the ramps begin from nothing.
     """
 
-    eps: float = 0.01
-    quantile: float = 0.8
-    weight: float = 1.0
-    eps_ramp: float = 0.0  # epochs
-    kappa_ramp: float = 0.0  # epochs
+    name = "good"
+    title = "GOOD"
+    summary = "a classifier whose own confidence is bounded, by intervals, in balls around the out-distribution"
+    score = CertifiedConfidence
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.quantile <= 1:
-            raise ProodError(f"quantile = {self.quantile} must lie between 0 and 1")
+    eps: float = option(0.01, "radius of the ball around out-distribution images, in the maximum norm", high=1)
+    quantile: float = option(
+        0.8, "share of the batch, the smallest bounds, whose bound counts; of the others the image itself", high=1
+    )
+    weight: float = option(1.0, "of the out-distribution's loss, κ")
+    eps_ramp: float = option(0.0, "ε grows linearly from 0 over so many epochs")
+    kappa_ramp: float = option(0.0, "the weight grows linearly from 0 over so many epochs")
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         model = build(spec)

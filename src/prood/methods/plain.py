@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.training.objectives.base import Batch, Logs, Objective, Step
+from prood.methods.base import Batch, Logs, Objective, Step
+from prood.methods.registry import register
 
 
+@register
 @dataclass(frozen=True)
 class Plain(Objective):
     """−log p_f(y|x), averaged over the batch."""
 
-    needs_outside: ClassVar[bool] = False
+    name = "plain"
+    title = "Plain"
+    summary = "a classifier as usual"
+    needs_outside = False
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         logits = model(batch_in.images)

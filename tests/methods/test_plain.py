@@ -3,7 +3,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from prood.training.objectives import Batch, Plain, Step
+from prood.methods import Batch, Plain, Step
 
 STEP = Step(torch.tensor(0.0))
 

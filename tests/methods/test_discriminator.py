@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds import NegativeLinear, Normalise
+from prood.methods import Batch, CertifiedDiscriminator, Step
 from prood.models import Discriminator, discriminator
-from prood.training.objectives import Batch, CertifiedDiscriminator, Step
 
 EPS = 0.0625  # a number that float32 holds exactly
 

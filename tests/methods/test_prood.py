@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from prood.bounds import NegativeLinear
+from prood.methods import Batch, SemiJoint, Step
 from prood.models import Discriminator, ProoD
-from prood.training.objectives import Batch, SemiJoint, Step
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 4

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from prood.data import ImageSet
 from prood.errors import ProodError
+from prood.methods import CCU, Batch, Step
+from prood.methods.ccu import fit_mixtures
 from prood.models import MixtureClassifier, MixtureRatio
 from prood.training import TrainOptions
-from prood.training.objectives import CCU, Batch, Step
-from prood.training.objectives.ccu import fit_mixtures
 
 STEP = Step(torch.tensor(0.0))
 CLASSES, PIXELS = 3, 16

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prood.models import ProoD, fuse
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
+from prood.models import JointConfidence, ProoD, fuse
 
 
+@register
 @dataclass(frozen=True)
 class SemiJoint(Objective):
     """−log p(y|x) − weight · 1/K Σ_l log p(l|z) for the joint p of Eq. 3.
@@ -22,7 +25,13 @@ class SemiJoint(Objective):
     which also saves its backward pass.
     """
 
-    weight: float = 1.0
+    name = "prood"
+    title = "ProoD"
+    summary = "a classifier inside the joint model, with a trained discriminator held fixed"
+    kind = "joint"
+    score = JointConfidence
+
+    weight: float = option(1.0, "of the out-distribution's loss")
 
     def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         assert batch_out is not None

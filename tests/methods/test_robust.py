@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
-from prood.training.objectives import Batch, Robust, Step
-from prood.training.objectives.robust import divergence
+from prood.methods import Batch, Robust, Step
+from prood.methods.robust import divergence
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 3

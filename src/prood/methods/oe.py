@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
 
 
+@register
 @dataclass(frozen=True)
 class OutlierExposure(Objective):
     """−log p_f(y|x) − weight · 1/K Σ_l log p_f(l|z): uniform predictions on the out-distribution.
@@ -18,7 +21,11 @@ class OutlierExposure(Objective):
     Both batches go through the network together, so that batch norm sees their mixture.
     """
 
-    weight: float = 1.0
+    name = "oe"
+    title = "OE"
+    summary = "outlier exposure, a classifier that is also taught to be unsure on the out-distribution"
+
+    weight: float = option(1.0, "of the out-distribution's loss")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         assert batch_out is not None

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
-from prood.training.objectives import ACET, Batch, Step
+from prood.methods import ACET, Batch, Step
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 3

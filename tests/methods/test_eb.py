@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
+from prood.methods import EB, Batch, Step
 from prood.models import EnergyClassifier
-from prood.training.objectives import EB, Batch, Step
 
 CLASSES = 3
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.training.objectives.attack import Adversarial
-from prood.training.objectives.base import Batch, Logs, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
+from prood.methods.attack import Adversarial
+from prood.methods.base import Batch, Logs, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
 
 
+@register
 @dataclass(frozen=True)
 class ACET(Adversarial):
     """−log p_f(y|x) + weight · max_{‖u−z‖∞ ≤ ε} max_k log p_f(k|u): low confidence in balls around outliers.
@@ -21,7 +24,11 @@ class ACET(Adversarial):
     here it is that of every other method. Both batches go through the network together, as in outlier exposure.
     """
 
-    weight: float = 1.0
+    name = "acet"
+    title = "ACET"
+    summary = "a classifier that is taught to be unsure in balls around the out-distribution, by attacks"
+
+    weight: float = option(1.0, "of the out-distribution's loss")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         assert batch_out is not None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.training.objectives.attack import Adversarial, deployed
-from prood.training.objectives.base import Batch, Logs, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
+from prood.methods.attack import Adversarial, deployed
+from prood.methods.base import Batch, Logs, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
 
 
+@register
 @dataclass(frozen=True)
 class Robust(Adversarial):
     """A classifier whose class an attacker cannot change easily; the out-distribution has no part in it.
@@ -25,10 +28,13 @@ class Robust(Adversarial):
     a discriminator (`prood combine`) it has one, and the same class for every image, attacked or not.
     """
 
-    needs_outside: ClassVar[bool] = False
+    name = "robust"
+    title = "Robust"
+    summary = "a classifier that keeps its class under attack, by adversarial training on the in-distribution"
+    needs_outside = False
 
-    loss: Literal["trades", "pgd"] = "trades"
-    weight: float = 6.0  # TRADES only
+    loss: Literal["trades", "pgd"] = option("trades", "trades, or pgd (the cross-entropy of attacked images alone)")
+    weight: float = option(6.0, "trades only: of the divergence between predictions for clean and attacked images")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
         eps = self.radius(step)

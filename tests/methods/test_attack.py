@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
-from prood.training.objectives import Batch, Step
-from prood.training.objectives.attack import Adversarial, climb, deployed
+from prood.methods import Batch, Step
+from prood.methods.attack import Adversarial, climb, deployed
 
 EPS = torch.tensor(0.1)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.training.objectives import Batch, OutlierExposure, Step
+from prood.methods import Batch, OutlierExposure, Step
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 3

@@ -10,12 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prood.bounds import Box, concretise, interval, relax
-from prood.errors import ProodError
-from prood.models import Discriminator
-from prood.training.objectives.attack import climb
-from prood.training.objectives.base import Batch, Logs, Objective, Step, ramp
+from prood.methods.attack import climb
+from prood.methods.base import Batch, Logs, Objective, Step, ramp
+from prood.methods.option import option
+from prood.methods.registry import register
+from prood.models import Discriminator, InLogit
 
 
+@register
 @dataclass(frozen=True)
 class CertifiedDiscriminator(Objective):
     """softplus(−g(x)) + κ · out(z), with ε and κ growing linearly from 0.
@@ -26,19 +28,26 @@ class CertifiedDiscriminator(Objective):
     slow ramp is needed, because gradients still flow when every interval bound of the last hidden layer is dead.
     """
 
-    eps: float = 0.01
-    bound: Literal["crown-ibp", "ibp"] = "crown-ibp"
-    eps_ramp: float = 0.0  # epochs
-    kappa_ramp: float = 0.0  # epochs
-    certified_weight: float = 0.4  # the a above
-    attack_steps: int = 2
-    attack_step_size: float = 0.75  # in units of ε
-    loss: Literal["paper", "official"] = "paper"
+    name = "discriminator"
+    title = "ProoD-Disc"
+    summary = "the certified discriminator, the part of ProoD that carries the proof"
+    kind = "discriminator"
+    score = InLogit
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.certified_weight <= 1:
-            raise ProodError(f"certified_weight = {self.certified_weight} must lie between 0 and 1")
+    eps: float = option(0.01, "radius of the ball around out-distribution images, in the maximum norm", high=1)
+    bound: Literal["crown-ibp", "ibp"] = option(
+        "crown-ibp", "ibp (the paper's) or crown-ibp (linear, beside a short attack)"
+    )
+    eps_ramp: float = option(0.0, "ε grows linearly from 0 over so many epochs")
+    kappa_ramp: float = option(0.0, "the weight κ of the out-distribution grows linearly from 0 over so many epochs")
+    certified_weight: float = option(
+        0.4, "crown-ibp only: the bound's share in the out-distribution's loss; the attack has the rest", high=1
+    )
+    attack_steps: int = option(2, "crown-ibp only: gradient steps of the attack")
+    attack_step_size: float = option(0.75, "crown-ibp only: length of a step, in units of ε")
+    loss: Literal["paper", "official"] = option(
+        "paper", "paper (Eq. 5) or official, log(e + e^g) as in the authors' code"
+    )
 
     @property
     def needs_noise(self) -> bool:

@@ -14,16 +14,20 @@ from torch.nn import functional as F
 from prood import processes
 from prood.data import Images
 from prood.errors import ProodError
+from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
+from prood.methods.option import option
+from prood.methods.plain import accuracy
+from prood.methods.registry import register
 from prood.models import MixtureClassifier, MixtureRatio, build, fuse
 from prood.models.architectures import Spec
+from prood.models.mixture_classifier import MixtureConfidence
 from prood.models.mixtures import GAP, Mixture
-from prood.training.objectives.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.training.objectives.plain import accuracy
 
 ROUNDS = 20
 """Of the clustering that the mixtures start from."""
 
 
+@register
 @dataclass(frozen=True)
 class CCU(Objective):
     """−log p(y|x) − weight · 1/K Σ_l log p(l|z) − likelihood/d · ( log p(x) + weight · log p(z) ).
@@ -34,18 +38,21 @@ class CCU(Objective):
     does not divide log p(x) by d: we do, so that its gradients have the size of the others'.
     """
 
-    weight: float = 1.0
-    likelihood: float = 1.0
-    components: int = 100
-    floor: float = 1e-6
-    fit_images: int = 10000
+    name = "ccu"
+    title = "CCU"
+    summary = "a classifier with Gaussian mixtures of both distributions, sure to be unsure far away"
+    score = MixtureConfidence
+
+    weight: float = option(1.0, "of the out-distribution's losses")
+    likelihood: float = option(1.0, "weight of the mixtures' log-likelihood, per pixel value")
+    components: int = option(100, "Gaussians in each of the two mixtures", low=1)
+    floor: float = option(1e-6, "of the metric's eigenvalues, as a share of the largest", high=1, above=True)
+    fit_images: int = option(10000, "images of each set that metric and mixtures are fitted to before training", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.components < 1 or self.fit_images < self.components:
-            raise ProodError(f"components = {self.components} must be at least 1, and at most fit_images")
-        if not 0 < self.floor <= 1:
-            raise ProodError(f"floor = {self.floor} must be above 0 and at most 1")
+        if self.fit_images < self.components:
+            raise ProodError(f"components = {self.components} must be at most fit_images = {self.fit_images}")
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         return MixtureClassifier(build(spec), MixtureRatio(math.prod(inside.shape), self.components))

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
+from prood.methods import ATOM, Batch, Step
 from prood.models import ExtraClass
 from prood.models.extra_class import with_extra_class
-from prood.training.objectives import ATOM, Batch, Step
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 3
