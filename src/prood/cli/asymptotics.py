@@ -42,7 +42,7 @@ def asymptotics(
 
     from prood.evaluation.asymptotics import study_run
     from prood.report.far import lines
-    from prood.reproduce.experiments import directions as drawing
+    from prood.report.experiments import directions as drawing
 
     found = study_run(
         model,

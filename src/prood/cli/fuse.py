@@ -29,7 +29,7 @@ def fuse(
     More than one shift: a guaranteed AUC as high as can be, at the AUC that you ask for. The certificate is that of the
     discriminator, as for every joint model.
     """
-    from prood.fusing import fuse as join
+    from prood.studies import fuse as join
     from prood.studies.shift import choice_of_shift
     from prood.training import load_recipe
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from prood.errors import ProodError
 from prood.evaluation import evaluate_run
 from prood.evaluation.results import Evaluation
-from prood.evaluation.words import percent, radius_text, set_name
+from prood.evaluation.words import radius_text, set_name
 from prood.models import fingerprint, load
 from prood.studies.published import Published, method_of
 
@@ -101,15 +100,3 @@ def check_claims(
         claims += [Claim(one, made[one.outside, one.eps]) for one in alike]
     return claims
 
-
-def claims_table(claims: Sequence[Claim]) -> Table:
-    """A line for each evaluation, in percent: published, and in brackets what is measured here less that."""
-    table = Table("set", "ε", "by", "images", *COMPARED.values(), "")
-    for claim in claims:
-        old, gaps = claim.published, claim.gaps
-        cells = [
-            f"{percent(getattr(old, name))} ({100 * gaps[name]:+.3f})" if name in gaps else "–" for name in COMPARED
-        ]
-        verdict = "holds" if claim.holds else "differs" if claim.same_images else "other images"
-        table.add_row(set_name(old.outside), radius_text(old.eps), method_of(old), f"{old.images:,}", *cells, verdict)
-    return table

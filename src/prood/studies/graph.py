@@ -72,7 +72,7 @@ class Study:
 
     Shifts of joint models are `shift`, or chosen on held-back images with the classifier `shift_by`, or the recipe's. A
     study for a `gpu` is only trained on one, unless asked for. Of each set `limit` images are evaluated, by default as
-    many as the recipe says, and `attacked` are attacked, by default as many. `inside`, `bound` and the training set
+    many as the recipe says, and `attacked` are attacked. `short` is the schedule of nodes of other sizes. `inside`, `bound` and the training set
     `outside` take the place of the recipe's. What is evaluated `together`, on whole sets of these names, goes into one
     folder of results. Joint models accept 95% of the images `calibration`.
     """
@@ -86,11 +86,12 @@ class Study:
     shift_by: str | None = None
     gpu: bool = False
     attacks: str | None = "fast"
-    attacked: int | None = 20
+    attacked: int = 20
     limit: int | None = None
     inside: str | None = None
     outside: str | None = None
     bound: Method | None = None
+    short: tuple[str, ...] = ()
     together: tuple[str, ...] = ()
     calibration: str | None = None
 
@@ -112,22 +113,12 @@ class Study:
     def headline(self) -> Node:
         return next(node for node in self.nodes if node.headline)
 
-    def measures_of(self, node: Node) -> list[Measure]:
-        return [one for one in self.measures if one.name in node.measures]
-
-    def needs(self, node: Node, *, chosen: bool) -> tuple[str, ...]:
-        """Its parts; and where its shift is yet to be `chosen`, the classifier that this is done with."""
-        by = (self.shift_by,) if chosen and self.shift_by and node.discriminator else ()
-        return tuple(dict.fromkeys((*node.parts, *by)))
-
-    def with_parts(self, names: Iterable[str], *, chosen: bool = False) -> list[Node]:
-        """These nodes and all that they need, in the study's order."""
+    def with_parts(self, names: Iterable[str]) -> list[Node]:
+        """These nodes and all that they are made of, in the study's order."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting += self.needs(self.node(name), chosen=chosen)
+            waiting += self.node(name).parts if name not in found else ()
+            found.add(name)
         return [node for node in self.nodes if node.name in found]
-

@@ -79,7 +79,7 @@ def every_method(recipe: Recipe, *robust: str) -> Study:
     known = {node.method for node in nodes}
     nodes += tuple(trained(method, baseline=True) for method in METHODS if method not in known)
     nodes += _sizes(str(recipe.discriminator.get("size", "S")), *SHORT)
-    return Study(recipe.name, recipe, _possible(nodes, recipe))
+    return Study(recipe.name, recipe, _possible(nodes, recipe), short=SHORT)
 
 
 def _possible(nodes: tuple[Node, ...], recipe: Recipe) -> tuple[Node, ...]:
@@ -99,12 +99,12 @@ LIMIT = 100
 """Images of each out-distribution: with all of them the attacks would take longer than the training."""
 CERTIFIED_ONLY = (0.1, 0.2)
 """Radii beside the one trained for, to see what is proved there; attacks would double the time."""
-DIGITS = "Quickstart: digits against photographs"
+QUICKSTART = "Quickstart: digits against photographs"
 QUICKER = ("train.epochs=8", "train.eps_ramp=4")
 """Robust training, cut so that all experiments of the quickstart take minutes; the published recipe says so, too."""
 
 
-def quickstart(recipe: Recipe | None = None) -> Study:
+def digits(recipe: Recipe | None = None) -> Study:
     """The whole method on data that arrives inside packages."""
     study = every_method(recipe or load_recipe("quickstart"))
     nodes = tuple(node for node in study.nodes if node.table == "main" and not node.baseline)
@@ -149,7 +149,7 @@ def cifar(name: str, heading: str) -> Study:
         *_sizes("S", *SHORT_CIFAR),
     )
     measures = (CERTIFY, TIGHTEN, ATTACK)
-    facts: dict[str, Any] = {"shift_by": "oe", "gpu": True, "attacks": "paper", "attacked": 100}
+    facts: dict[str, Any] = {"shift_by": "oe", "gpu": True, "attacks": "paper", "attacked": 100, "short": SHORT_CIFAR}
     return Study(name, f"{name}-fast", nodes, heading, measures, **facts)
 
 
@@ -160,7 +160,7 @@ def fast(study: Study) -> Study:
 
 
 STUDIES: dict[str, Callable[[], Study]] = {
-    "quickstart": lambda: replace(every_method(load_recipe("quickstart"), *QUICKER), heading=DIGITS),
+    "quickstart": lambda: replace(every_method(load_recipe("quickstart"), *QUICKER), heading=QUICKSTART),
     "cifar10": lambda: cifar("cifar10", "CIFAR-10"),
     "cifar100": lambda: cifar("cifar100", "CIFAR-100"),
 }

@@ -5,6 +5,7 @@ What is there is taken, what is not is made, and nothing is made twice.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -99,7 +100,9 @@ class Lab(Site):
             making.choose(self, node.name, task.seed)
         else:
             (measure,) = (one for one in self.study.measures if one.name == task.what)
+            began = time.monotonic()
             measuring.evaluate(self, node, task.seed, measure)
+            self.console.print(f"{node.name:<14} {task.what} in {time.monotonic() - began:.0f} s", markup=False)
             if node.name in publish:
                 measuring.publish(self, node, task.seed)
 

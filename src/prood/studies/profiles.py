@@ -1,4 +1,4 @@
-"""What was measured of one model, as data."""
+"""What was measured about one model, as data: the numbers that its properties are judged by."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field
 from statistics import mean
 from typing import Any
 
-from prood.evaluation import Evaluation
 from prood.evaluation.asymptotics.far import Far
 from prood.evaluation.measured import from_json
 from prood.evaluation.robustness import Robustness
@@ -17,7 +16,7 @@ MEANS = ("auc", "aauc", "gauc")
 
 
 @dataclass(frozen=True)
-class Row:
+class Profile:
     """A model's numbers at one radius, fractions of 1; `seconds` are those of its training, None if it had none.
 
     `sets` holds auc, aauc and gauc by out-distribution. `fingerprint` names the weights they belong to.
@@ -53,11 +52,7 @@ class Row:
         return asdict(self) | {metric: self.mean(metric) for metric in MEANS}
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Row:
+    def from_json(cls, content: dict[str, Any]) -> Profile:
         measured = from_json({"of": "", **content})
         facts = {key: value for key, value in content.items() if key not in MEANS}
         return cls(**facts | {"far": measured.far, "robustness": measured.robustness})
-
-
-def metrics_of(evaluations: list[Evaluation]) -> dict[str, dict[str, float | None]]:
-    return {one.outside: {"auc": one.auc, "aauc": one.aauc, "gauc": one.gauc} for one in evaluations}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from prood.compare.rows import FAR, Row
+from prood.studies.profiles import FAR, Profile
 
-Rows = Mapping[str, Row]
+Profiles = Mapping[str, Profile]
 """By the name of the run."""
 
 
@@ -25,16 +25,16 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """`number` is what a row is judged by, `judge` turns it into a mark, and `says` states both in words."""
+    """`number` is what a profile is judged by, `judge` turns it into a mark, and `says` states both in words."""
 
     key: str
     title: str
     says: str
-    number: Callable[[Row], float | None]
-    judge: Callable[[Row, Rows], Mark]
+    number: Callable[[Profile], float | None]
+    judge: Callable[[Profile, Profiles], Mark]
 
-    def mark(self, row: Row, rows: Rows) -> Mark:
-        return Mark.none if self.number(row) is None else self.judge(row, rows)
+    def mark(self, profile: Profile, profiles: Profiles) -> Mark:
+        return Mark.none if self.number(profile) is None else self.judge(profile, profiles)
 
 
 NEAR, NOT_FAR = 0.01, 0.03
@@ -45,9 +45,9 @@ PROVED = 0.1
 ALMOST_ALL = 0.999
 
 
-def _behind(number: Callable[[Row], float | None], reference: str) -> Callable[[Row, Rows], Mark]:
-    def judge(row: Row, rows: Rows) -> Mark:
-        own, best = number(row), number(rows[reference]) if reference in rows else None
+def _behind(number: Callable[[Profile], float | None], reference: str) -> Callable[[Profile, Profiles], Mark]:
+    def judge(profile: Profile, profiles: Profiles) -> Mark:
+        own, best = number(profile), number(profiles[reference]) if reference in profiles else None
         if own is None or best is None:
             return Mark.none
         behind = best - own - 1e-9  # a difference of exactly a point is within a point
@@ -56,30 +56,30 @@ def _behind(number: Callable[[Row], float | None], reference: str) -> Callable[[
     return judge
 
 
-def _accuracy(row: Row) -> float | None:
-    return row.accuracy
+def _accuracy(profile: Profile) -> float | None:
+    return profile.accuracy
 
 
-def _clean(row: Row) -> float | None:
-    return row.mean("auc")
+def _clean(profile: Profile) -> float | None:
+    return profile.mean("auc")
 
 
-def _adversarial(row: Row, rows: Rows) -> Mark:
-    values = row.values("aauc")
+def _adversarial(profile: Profile, profiles: Profiles) -> Mark:
+    values = profile.values("aauc")
     if sum(values) / len(values) >= CHANCE:
         return Mark.yes
     return Mark.partly if max(values) >= CHANCE else Mark.no
 
 
-def _certified(row: Row, rows: Rows) -> Mark:
-    values = row.values("gauc")
+def _certified(profile: Profile, profiles: Profiles) -> Mark:
+    values = profile.values("gauc")
     if sum(values) / len(values) >= PROVED:
         return Mark.yes
     return Mark.partly if max(values) > 0 else Mark.no
 
 
-def _asymptotic(row: Row, rows: Rows) -> Mark:
-    found = row.far_auc()
+def _asymptotic(profile: Profile, profiles: Profiles) -> Mark:
+    found = profile.far_auc()
     return Mark.yes if found >= ALMOST_ALL else Mark.partly if found >= CHANCE else Mark.no
 
 
@@ -102,14 +102,14 @@ RULES = (
         "adversarial",
         "adversarial OOD",
         f"mean AAUC over the sets, under attack: ✓ at least {CHANCE:.0%}, a coin's; (✓) at least that on one set",
-        lambda row: row.mean("aauc"),
+        lambda profile: profile.mean("aauc"),
         _adversarial,
     ),
     Rule(
         "certificates",
         "certificates",
         f"mean GAUC over the sets, proved: ✓ at least {PROVED:.0%}, (✓) above 0 on one set",
-        lambda row: row.mean("gauc"),
+        lambda profile: profile.mean("gauc"),
         _certified,
     ),
     Rule(
@@ -118,14 +118,14 @@ RULES = (
         f"AUC of the in-distribution against points x + {FAR:g}·n with random n in [−0.5, 0.5]^d: "
         f"✓ at least {ALMOST_ALL:.1%}, (✓) at least {CHANCE:.0%}. Measured, in random directions; there is a theorem "
         "for CCU and for ProoD with a guard; without one, in directions that keep a last hidden unit of g active",
-        lambda row: row.far_auc(),
+        lambda profile: profile.far_auc(),
         _asymptotic,
     ),
 )
 """The one place where a tick is decided."""
 
 
-def judged(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The same rows with their marks, some of which compare a row with Plain or OE among the others."""
-    by_run = {row.run: row for row in rows}
-    return tuple(replace(row, properties={rule.key: rule.mark(row, by_run) for rule in RULES}) for row in rows)
+def judged(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
+    """The same profiles with their marks, some of which compare a profile with Plain or OE among the others."""
+    by_run = {profile.run: profile for profile in profiles}
+    return tuple(replace(profile, properties={rule.key: rule.mark(profile, by_run) for rule in RULES}) for profile in profiles)

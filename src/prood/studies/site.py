@@ -82,8 +82,8 @@ class Site:
         return recipe.with_settings(node.method, [*seeded, *node.settings])
 
     def _against(self, recipe: Recipe) -> Recipe:
-        settings = [f"data.outside={self.study.outside}"] if self.study.outside else []
-        return recipe.with_settings("discriminator", settings)
+        outside = self.study.outside
+        return recipe.with_settings("", [f"data.outside={outside}"]) if outside else recipe
 
     @property
     def against(self) -> str:

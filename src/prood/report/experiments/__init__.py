@@ -1,7 +1,6 @@
 """The paper's tables and figures, one file each; EXPERIMENTS has them in the paper's order."""
 
-from prood.reproduce.experiment import Experiment
-from prood.reproduce.experiments import (
+from prood.report.experiments import (
     asymptotic,
     directions,
     fpr,
@@ -16,6 +15,7 @@ from prood.reproduce.experiments import (
     shift,
     sizes,
 )
+from prood.report.experiments.experiment import Experiment
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     properties.EXPERIMENT,

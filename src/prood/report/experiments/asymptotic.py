@@ -11,32 +11,33 @@ from prood.evaluation.asymptotics.far import TRAJECTORIES
 from prood.evaluation.words import set_name
 from prood.models import Discriminator, load
 from prood.report.results import markdown_table
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.known import REFERENCES
+from prood.studies.lab import Lab
 
-RUNS = ("plain", "oe", "prood")
-"""Those of the figure; others are shown where they are trained already."""
 BARE, GUARDED = "no guard", "guarded"
 SHOWN = (0.1, 1.0, 10.0, 100.0, 1000.0, 100_000.0)
 
 
 def make(lab: Lab) -> Content:
+    """Plain, OE and the joint model, with and without its guard; others where they are trained already."""
     name, outside = next(iter(lab.outside().items()))
     options: dict[str, Any] = {"device": processes.device(lab.device)}
     curves: dict[str, list[float]] = {}
     classes = None
-    for run, title in lab.titles.items():
-        if not lab.has(run) and not (run in RUNS and lab.may_train):
-            if run in RUNS:
-                lab.notes.append(f"{title} is left out: its weights are not here")
+    for run, node in lab.study.rows.items():
+        wanted = node.headline or run in REFERENCES
+        if not lab.has(run) and not (wanted and lab.may_train):
+            if wanted:
+                lab.notes.append(f"{node.title} is left out: its weights are not here")
             continue
         model, about = load(lab.run(run))
         if isinstance(model, Discriminator):
             continue  # no classes to be sure of
         classes = len(about.classes) if about.classes else classes
-        both = {title: model}
-        if run == "prood":
-            both = {f"{title}, {BARE}": guarded(model, 0), f"{title}, {GUARDED}": guarded(model)}
+        both = {node.title: model}
+        if node.headline:
+            both = {f"{node.title}, {BARE}": guarded(model, 0), f"{node.title}, {GUARDED}": guarded(model)}
         curves |= {name: list(mean_confidence(one, outside, **options)) for name, one in both.items()}
     facts: Content = {"outside": set_name(name), "trajectories": min(TRAJECTORIES, len(outside)), "classes": classes}
     return facts | {"alphas": list(CURVE), "curves": curves}

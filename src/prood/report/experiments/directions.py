@@ -24,9 +24,9 @@ from prood.evaluation.asymptotics import (
 )
 from prood.models import Discriminator, ProoD, load
 from prood.report.results import markdown_table
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.experiments.asymptotic import BARE, GUARDED
-from prood.reproduce.lab import Lab
+from prood.report.experiments.experiment import Content, Experiment
+from prood.report.experiments.asymptotic import BARE, GUARDED
+from prood.studies.lab import Lab
 
 COUNT, FEW = 100, 10
 """Directions, as in the paper; and where a CPU has to search for them on CIFAR."""
@@ -36,12 +36,12 @@ RANDOM = 1000
 def make(lab: Lab) -> Content:
     """g of the joint model by the paper's search and by one that goes farther; by the latter also Plain."""
     target = processes.device(lab.device)
-    slow = lab.is_study and target.type == "cpu"
+    slow = lab.study.gpu and target.type == "cpu"
     if slow:
         lab.notes.append(f"On a CPU: {FEW} directions instead of {COUNT}, and without the paper's 40,000 steps")
-    joint, _ = load(lab.run("prood"), device=target)
+    title = lab.study.headline.title
+    joint, _ = load(lab.run(lab.study.headline.name), device=target)
     bare = guarded(joint, 0)  # as in the paper, whatever the recipe says
-    title = lab.titles["prood"]
     plans: list[tuple[str, nn.Module, str]] = [] if slow else [(f"{title}, {BARE}", bare, "paper")]
     plans += [(f"{title}, {BARE}, farther out", bare, "far"), (f"{title}, {GUARDED}", guarded(joint), "far")]
     if lab.has("plain") or lab.may_train:

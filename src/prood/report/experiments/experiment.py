@@ -13,7 +13,7 @@ from prood import processes
 from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation.evaluator import machine
-from prood.reproduce.lab import Lab
+from prood.studies.lab import Lab
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json
 
 Kind = Literal["table", "figure"]
@@ -75,7 +75,7 @@ def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
         "notes": list(dict.fromkeys(lab.notes)),
         "content": content,
     }
-    if processes.is_main() and (again or not stored or _measured(stored) != _measured(document)):
+    if processes.is_main() and (again or not stored or _says_more(document, stored, experiment)):
         write_text(file, _text(document, what))
     lab.console.print(f"{what}: {seconds:.0f} s, see {file}", soft_wrap=True, highlight=False)
     return file
@@ -85,7 +85,8 @@ def perform_all(experiments: Iterable[Experiment], lab: Lab, *, again: bool = Fa
     """Every experiment; one that cannot be made does not stop the others. What went wrong, by the experiment's key."""
     failed: dict[str, str] = {}
     for experiment in experiments:
-        lab.console.rule(f"{experiment.kind} {experiment.name}: {experiment.title}", align="left")
+        heading = f"{experiment.kind} {experiment.name}: {experiment.title}"
+        lab.console.print(heading, style="bold", soft_wrap=True, highlight=False, markup=False)
         try:
             perform(experiment, lab, again=again)
         except ProodError as error:
@@ -106,13 +107,18 @@ def _holds(stored: dict[str, Any], lab: Lab) -> bool:
 
 
 def _settings(lab: Lab) -> dict[str, Any]:
-    return {"seeds": list(lab.seeds), "attacks": lab.attacks, "attacked": lab.attacked}
+    return {"seeds": list(lab.seeds), "attacks": lab.study.attacks, "attacked": lab.study.attacked}
 
 
-def _measured(document: dict[str, Any]) -> dict[str, Any]:
-    """Without what differs from one making to the next."""
-    loose = ("command", "hardware", "seconds")
-    return {key: value for key, value in json.loads(json.dumps(document)).items() if key not in loose}
+def _says_more(document: dict[str, Any], stored: dict[str, Any], experiment: Experiment) -> bool:
+    """Whether anything was measured anew, apart from what differs from one making to the next.
+
+    A view shows what is published, whatever the settings; models that are not here were looked at by who wrote it.
+    """
+    loose = {"command", "hardware", "seconds", *(("models", "seeds", "attacks", "attacked") if experiment.view else ())}
+    made = json.loads(json.dumps(document))
+    known = stored.get("models", {})
+    return any(made[key] != stored.get(key) for key in made.keys() - loose) or known | made["models"] != known
 
 
 def _text(document: dict[str, Any], what: str) -> str:

@@ -12,8 +12,8 @@ from prood import processes
 from prood.evaluation.words import set_name
 from prood.models import Curve, Discriminator, load
 from prood.report.results import markdown_table
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 from prood.studies.fusion import SHIFTS, JointScore, Pairs, best_shift, fit_fusion, pairs, pairs_of
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from prood.reproduce import rows
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 
 
 def make(lab: Lab) -> Content:

@@ -10,9 +10,9 @@ from typing import Any
 from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.report.results import code, escaped
-from prood.reproduce.experiment import FORMAT, Experiment
-from prood.reproduce.experiments import EXPERIMENTS
-from prood.reproduce.lab import LABS
+from prood.report.experiments.experiment import FORMAT, Experiment
+from prood.report.experiments import EXPERIMENTS
+from prood.studies.known import STUDIES
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json, read_published
 
 PAGE, FIGURES = "experiments.md", "figures"
@@ -24,11 +24,6 @@ experiment with `prood reproduce table NAME` or `figure NAME`.*
 The tables and figures of the paper, one after the other, on each set of models that we have: our numbers, and where the
 paper has the same, its numbers beside them. In percent where nothing else is said."""
 NOTHING = "No experiment is stored in this folder."
-NAMES = {
-    "quickstart": "Quickstart: digits against photographs",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-}
 
 
 def experiments_page(results: Path | str) -> str:
@@ -36,7 +31,7 @@ def experiments_page(results: Path | str) -> str:
     parts = [HEAD]
     found = _stored(Path(results))
     for lab in dict.fromkeys(lab for lab, _, _ in found):
-        parts.append(f"## {NAMES.get(lab, escaped(lab))}")
+        parts.append(f"## {STUDIES[lab]().heading if lab in STUDIES else escaped(lab)}")
         published = _published(Path(results) / lab)
         for _, experiment, document in (one for one in found if one[0] == lab):
             parts += _section(lab, experiment, document, published)
@@ -65,10 +60,11 @@ def write_page(results: Path | str, docs: Path | str) -> Path:
 
 
 def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
-    """(lab, experiment, document) of every file, in the order of LABS, then of EXPERIMENTS."""
+    """(lab, experiment, document) of every file, in the order of STUDIES, then of EXPERIMENTS."""
     known = {experiment.key: experiment for experiment in EXPERIMENTS}
     folders = [file.parent.parent.name for file in results.glob(f"*/{EXPERIMENTS_FOLDER}/*.json")]
-    labs = sorted(set(folders), key=lambda lab: (LABS.index(lab) if lab in LABS else len(LABS), lab))
+    order = list(STUDIES)
+    labs = sorted(set(folders), key=lambda lab: (order.index(lab) if lab in order else len(order), lab))
     found = []
     for lab in labs:
         files = {file.stem: file for file in (results / lab / EXPERIMENTS_FOLDER).glob("*.json")}

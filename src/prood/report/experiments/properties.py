@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from prood.compare import ENTRIES, tables
-from prood.compare.properties import Mark, judged
-from prood.compare.rows import MEANS, Row
 from prood.evaluation.words import MISSING, radius_text, set_name
 from prood.report.results import escaped, markdown_table
-from prood.reproduce import rows
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
-from prood.reproduce.study import PAPERS
+from prood.report import comparison
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.graph import Node
+from prood.studies.lab import Lab
+from prood.studies.profiles import MEANS, Profile
+from prood.studies.properties import Mark, judged
 from prood.studies import Published
 
-METHOD = {entry.run: entry.method for entry in ENTRIES}
 TICKS = {
     "OE": ("yes", "yes", "no", "no", "no"),
     "CCU": ("yes", "yes", "no", "no", "yes"),
@@ -27,36 +26,36 @@ TICKS = {
 
 
 def make(lab: Lab) -> Content:
-    found: list[Row] = []
+    found: list[Profile] = []
     left_out = []
-    for run in rows.shown(lab, robust=True):
-        published = lab.published(run, measure=True)
+    for node in rows.shown(lab, robust=True):
+        published = lab.published(node.name, measure=True)
         if published is None or published.measured is None:
-            left_out.append(lab.titles[run] + ", intervals" * run.endswith(PAPERS))
+            left_out.append(node.label)
         else:
-            found.append(_row(lab, run, published))
+            found.append(_profile(lab, node, published))
     if left_out:
         lab.notes.append(f"Not measured here: {'; '.join(left_out)}.")
     return {
         "inside": set_name(lab.inside_name),
         "outside": lab.against,
         "eps": lab.eps,
-        "rules": dict(tables.legend()),
-        "rows": [row.to_json() for row in judged(found)],
+        "rules": dict(comparison.legend()),
+        "rows": [profile.to_json() for profile in judged(found)],
     }
 
 
-def _row(lab: Lab, run: str, published: Published) -> Row:
+def _profile(lab: Lab, node: Node, published: Published) -> Profile:
     assert published.measured is not None
     sets: dict[str, dict[str, float | None]] = {}
-    for name in map(set_name, lab.base.evaluate.outside):
+    for name in map(set_name, lab.recipe.evaluate.outside):
         best = {metric: published.best(metric, name, lab.eps) for metric in MEANS}
         sets[name] = {metric: None if one is None else getattr(one, metric) for metric, one in best.items()}
     first = published.evaluations[0]
-    return Row(
+    return Profile(
         title=published.title,
-        run=run,
-        method=METHOD[run.removesuffix(PAPERS)],
+        run=node.name,
+        method=node.method,
         seconds=published.seconds,
         accuracy=first.accuracy,
         sets=sets,
@@ -67,8 +66,8 @@ def _row(lab: Lab, run: str, published: Published) -> Row:
 
 
 def section(content: Content) -> str:
-    lines = [tables.heading()]
-    for name, *cells in tables.lines([Row.from_json(row) for row in content["rows"]]):
+    lines = [comparison.heading()]
+    for name, *cells in comparison.lines([Profile.from_json(row) for row in content["rows"]]):
         lines.append([f"**{escaped(name)}**", *cells])
         if name in TICKS:
             signs = [Mark(word).sign for word in TICKS[name]]

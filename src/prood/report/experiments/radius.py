@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from prood.reproduce import rows
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 
 FACTORS = (1 / 3, 2 / 3, 4 / 3)
 """Of the radius that is trained for, where the recipe names no other."""
@@ -12,7 +12,7 @@ FACTORS = (1 / 3, 2 / 3, 4 / 3)
 
 def radii(lab: Lab) -> list[float]:
     """The other radii of the recipe, else smaller and larger ones; three digits, so that 0.3 has 0.1 beside it."""
-    others = [eps for eps in lab.base.evaluate.eps if eps != lab.eps]
+    others = [eps for eps in lab.recipe.evaluate.eps if eps != lab.eps]
     return others or [float(f"{factor * lab.eps:.3g}") for factor in FACTORS]
 
 

@@ -11,9 +11,9 @@ from prood.evaluation.robustness import robust_accuracy
 from prood.evaluation.words import percent, radius_text
 from prood.models import load, score_of
 from prood.report.results import escaped
-from prood.reproduce import rows
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 from prood.studies.published import read_json
 
 RUNS = ("robust", "robust-prood")
@@ -22,9 +22,9 @@ PAPERS_ACCURACY = {"cifar10": "58.5% at ε = 8/255 for both, of an adversarially
 
 def make(lab: Lab) -> Content:
     """What was measured of the same weights before is taken over: it outlives the models, and attacks take the time."""
-    content = rows.table(lab, [run for run in RUNS if run in lab.titles])
+    content = rows.table(lab, [node for node in lab.study.rows.values() if node.table == "robust"])
     found = _before(lab)
-    asked: dict[str, Any] = {"attacks": lab.attacks or "fast", "limit": 2 * lab.attacked}
+    asked: dict[str, Any] = {"attacks": lab.study.attacks or "fast", "limit": 2 * lab.study.attacked}
     here = lab.training is not False and all(lab.has(run) for run in RUNS)
     if here and not (found and asked.items() <= found.items()):
         found = _robustness(lab, **asked)

@@ -7,8 +7,8 @@ from typing import Any
 
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
 from prood.report.results import escaped, markdown_table, model_name, text_of
-from prood.reproduce.lab import Lab
-from prood.reproduce.study import PAPERS
+from prood.studies.graph import Node
+from prood.studies.lab import Lab
 from prood.studies import Group, Statistic
 from prood.studies.paper import PaperRow, paper_rows
 from prood.studies.published import method_of
@@ -17,22 +17,20 @@ Content = dict[str, Any]
 HEADINGS = {name: text for names in METRICS.values() for name, text in names.items()}
 OTHERS = ("Plain", "OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD")
 """The models of the paper's tables."""
-CHEAP = ("plain", "oe", "discriminator", "prood-s", "prood")
-"""What takes minutes. The baselines take an hour: outside of CIFAR they are shown where they were made before."""
 
 
-def shown(lab: Lab, *, robust: bool = False) -> list[str]:
-    """The runs of a table of all methods: on CIFAR every model, else the cheap ones and those that are here.
+def shown(lab: Lab, *, robust: bool = False) -> list[Node]:
+    """The rows of a table of all methods. Robust classifiers have a table of their own, and are here if asked for.
 
-    Robust classifiers have a table of their own, and are not among them unless that is asked for.
+    Baselines take an hour: outside of studies for a GPU they are shown where they were made before.
     """
-    runs = [run for run in lab.titles if robust or not run.startswith("robust")]
-    return [run for run in runs if lab.is_study or run in CHEAP or lab.has(run) or lab.file(run).is_file()]
+    nodes = [node for node in lab.study.rows.values() if robust or node.table == "main"]
+    return [one for one in nodes if lab.study.gpu or not one.baseline or lab.has(one.name) or lab.file(one.name).is_file()]
 
 
 def table(
     lab: Lab,
-    runs: Sequence[str],
+    nodes: Sequence[Node],
     *,
     eps: float | None = None,
     kind: Kind = "auc",
@@ -40,18 +38,18 @@ def table(
     sets: Sequence[str] = (),
     attack: bool = True,
 ) -> Content:
-    """The runs as rows, means over the seeds; by default at the radius that they were trained for, on all sets."""
+    """The nodes as rows, means over the seeds; by default at the radius that they were trained for, on all sets."""
     eps = lab.eps if eps is None else eps
     groups: dict[str, Group] = {}
-    for run in runs:
-        found = [lab.published(run, seed, eps=_radii(lab, eps), attack=attack) for seed in seeds]
+    for node in nodes:
+        found = [lab.published(node.name, seed, eps=_radii(lab, eps), attack=attack) for seed in seeds]
         if there := tuple(one for one in found if one is not None):
-            groups[run] = Group(there)
-    missing = [f"{lab.titles[run]}{', intervals' * run.endswith(PAPERS)}" for run in runs if run not in groups]
+            groups[node.name] = Group(there)
+    missing = [node.label for node in nodes if node.name not in groups]
     if missing:
         of = f" with seed {seeds[0]}" if len(seeds) == 1 else ""
         lab.notes.append(f"Not here{of}, neither published nor trained: {'; '.join(missing)}.")
-    names = list(sets) or [set_name(name) for name in lab.base.evaluate.outside]
+    names = list(sets) or [set_name(name) for name in lab.recipe.evaluate.outside]
     return {
         "inside": set_name(lab.inside_name),
         "outside": lab.against,
@@ -139,7 +137,7 @@ def _counts(groups: Collection[Group], sets: Sequence[str], eps: float, *, attac
 
 
 def _radii(lab: Lab, eps: float) -> tuple[float, ...]:
-    return () if eps in lab.base.evaluate.eps else (eps,)
+    return () if eps in lab.recipe.evaluate.eps else (eps,)
 
 
 def _caption(content: Content) -> str:

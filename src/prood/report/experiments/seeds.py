@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from prood.reproduce import rows
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 
 RUNS = ("oe", "discriminator", "prood")
 
 
 def make(lab: Lab) -> Content:
     """On CIFAR the seeds that are there, unless training was asked for: each seed is half an hour of a GPU."""
-    if lab.is_study and lab.training is None:
+    if lab.study.gpu and lab.training is None:
         lab = replace(lab, training=False)  # with the same lists of models and notes
-    runs = [run for run in lab.titles if lab.is_study or run in RUNS]
-    runs = [run for run in runs if not lab.is_study or any(lab.file(run, seed).is_file() for seed in lab.seeds)]
-    content = rows.table(lab, runs, seeds=lab.seeds)
+    if lab.study.gpu:
+        nodes = [node for name, node in lab.study.rows.items() if any(lab.file(name, seed).is_file() for seed in lab.seeds)]
+    else:
+        nodes = [lab.study.rows[name] for name in RUNS if name in lab.study.rows]
+    content = rows.table(lab, nodes, seeds=lab.seeds)
     if single := [row["title"] for row in content["rows"] if len(row["seeds"]) == 1]:
         lab.notes.append(f"Of one seed so far, and so without a deviation: {'; '.join(single)}.")
     return content

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from prood.reproduce import rows
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
-from prood.reproduce.study import PAPERS
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 
 
 def make(lab: Lab) -> Content:
-    joint = [f"{name}{ending}" for ending in ("", PAPERS) for name in ("prood-s", "prood")]
-    content = rows.table(lab, ["oe", *(run for run in joint if run in lab.titles)])
+    """Models combined of a classifier, beside those that are trained with the same discriminator."""
+    joint = [node for node in lab.study.rows.values() if node.discriminator and node.table == "main"]
+    joint.sort(key=lambda node: (node.intervals, node.classifier is None))
+    separate = {node.name: node.classifier for node in joint if node.classifier}
+    classifiers = [lab.study.node(name) for name in dict.fromkeys(filter(None, separate.values()))]
+    content = rows.table(lab, [*classifiers, *joint])
     accuracy = {row["run"]: row["accuracy"] for row in content["rows"]}
-    separate = [run for run in accuracy if run.startswith("prood-s")]
     # Eq. 3 keeps the order of the classes.
-    content["same_accuracy"] = {run: accuracy[run] == accuracy["oe"] for run in separate if "oe" in accuracy}
+    pairs = [(run, of) for run, of in separate.items() if run in accuracy and of in accuracy]
+    content["same_accuracy"] = {run: accuracy[run] == accuracy[of] for run, of in pairs}
     return content
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from prood.evaluation.words import set_name
 from prood.report.results import escaped
-from prood.reproduce import rows
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 
 ADDITIONAL = ("places365", "textures", "uniform")
 PAPERS = "openimages"
 
 
 def make(lab: Lab) -> Content:
-    names = [set_name(name) for name in lab.base.evaluate.outside]
+    names = [set_name(name) for name in lab.recipe.evaluate.outside]
     return rows.table(lab, rows.shown(lab), sets=[name for name in names if name in (*ADDITIONAL, lab.against)])
 
 

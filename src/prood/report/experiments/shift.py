@@ -9,27 +9,27 @@ from typing import Any
 from prood import processes
 from prood.models import Discriminator, ProoD, load
 from prood.report.results import markdown_table, whole_or_chosen
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
-from prood.reproduce.study import RULE, SHIFTS, TOLERANCE
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
+from prood.studies.making import RULE, SHIFTS, TOLERANCE
 from prood.studies import Candidate, choose_shift, prior_from_shift, sweep
 
-COMBINED = {"oe": "OE's classifier", "prood": "ProoD's classifier"}
+BASELINE = "oe"
+COMBINED = {BASELINE: "OE's classifier", "prood": "ProoD's classifier"}
 """Runs whose classifier is combined with the discriminator at each shift, without training again."""
 
 
 def make(lab: Lab) -> Content:
+    """By the AUC of OE, the classifier that shifts are chosen with."""
+    here = [run for run in COMBINED if (lab.has(run) and lab.has("discriminator")) or lab.may_train]
+    lab.notes += [f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here]
+    found = {run: _combined(lab, run) for run in here}
+    auc, candidates = found.get(BASELINE, (None, []))
+    baseline = {} if auc is None else {"auc": auc, "accuracy": candidates[0].accuracy}
     curves: dict[str, Any] = {}
-    baseline: dict[str, Any] = {}
-    for run, title in COMBINED.items():
-        if not (lab.has(run) and lab.has("discriminator")) and not lab.may_train:
-            lab.notes.append(f"{title} is left out: its weights are not here")
-            continue
-        auc, candidates = _combined(lab, run)
-        if run == "oe":
-            baseline = {"auc": auc, "accuracy": candidates[0].accuracy}
-        chosen = choose_shift(candidates, baseline["auc"], tolerance=TOLERANCE).shift if baseline else None
-        curves[title] = {"shifts": [asdict(one) for one in candidates], "chosen": chosen}
+    for run, (_, candidates) in found.items():
+        chosen = None if auc is None else choose_shift(candidates, auc, tolerance=TOLERANCE).shift
+        curves[COMBINED[run]] = {"shifts": [asdict(one) for one in candidates], "chosen": chosen}
     return {"eps": lab.eps, "rule": RULE, "baseline": baseline, "curves": curves}
 
 

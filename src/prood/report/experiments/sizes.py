@@ -10,51 +10,31 @@ from typing import Any
 import numpy as np
 
 from prood import processes
-from prood.errors import ProodError
 from prood.evaluation import evaluate
 from prood.evaluation.words import set_name
-from prood.models import MODEL_FILE, SIZES, fingerprint, load
+from prood.models import SIZES, load
 from prood.report.results import markdown_table
-from prood.reproduce.experiment import Content, Experiment
-from prood.reproduce.lab import Lab
-from prood.training import train
-
-PAPERS = ("XS", "SR", "SR2", "S", "C3s", "C4", "C1", "C3", "C2")
-"""The paper's, whose XL_b and C1 are the same network."""
-DIGITS = tuple(size for size in SIZES if size.startswith("digits"))
-SHORT = ("train.epochs=8", "train.decay_from=4", "train.eps_ramp=4")
-SHORT_CIFAR = ("train.epochs=40", "train.decay_from=20", "train.eps_ramp=20")
-"""The paper shortens its schedule for this as well, from 1000 to 300 epochs."""
+from prood.report.experiments.experiment import Content, Experiment
+from prood.studies.lab import Lab
 
 
 def make(lab: Lab) -> Content:
-    settings = SHORT_CIFAR if lab.is_study else SHORT
-    own = str(lab.base.discriminator.get("size", "S"))
-    sizes = DIGITS if own in DIGITS else PAPERS
     target = processes.device(lab.device)
     inside, outside = lab.inside(), lab.outside()
     rows: list[dict[str, Any]] = []
-    for size in sizes:
-        folder = _trained(lab, size, settings)
-        model, _ = load(folder, device=target)
-        lab.models[f"sizes/{size}-0"] = fingerprint(model)
+    for node in lab.study.nodes:
+        if node.table != "sizes":
+            continue
+        model, about = load(lab.run(node.name), device=target)
+        size = str(about.architecture["size"])
         parameters = sum(weights.numel() for weights in model.parameters())
         found = evaluate(model, inside=inside, outside=outside, eps=lab.eps, device=target)
         sets = {set_name(one.outside): {"auc": one.auc, "gauc": one.gauc} for one in found}
         rows.append({"size": size, "words": SIZES[size], "parameters": parameters, "sets": sets})
         lab.console.print(f"{size:<10} {parameters:>10,} parameters, GAUC {_gauc(rows[-1]):.3f}", highlight=False)
     rows.sort(key=lambda row: row["parameters"])
-    return {"eps": lab.eps, "own": own, "settings": list(settings), "sizes": rows}
-
-
-def _trained(lab: Lab, size: str, settings: tuple[str, ...]) -> Path:
-    folder = lab.place(f"sizes/{size}")
-    if not (folder / MODEL_FILE).is_file():
-        if not lab.may_train:
-            raise ProodError(f"{lab.name} has no discriminator of size {size}: train it on a GPU, or with --train")
-        recipe = lab.recipe().with_settings("discriminator", [*settings, f"networks.discriminator.size={size}"])
-        train("discriminator", recipe, folder, resume=True, device=lab.device, console=lab.console)
-    return folder
+    own = str(lab.recipe.discriminator.get("size", "S"))
+    return {"eps": lab.eps, "own": own, "settings": list(lab.study.short), "sizes": rows}
 
 
 def _gauc(row: dict[str, Any], name: str | None = None) -> float:
