@@ -1,16 +1,12 @@
 """Write aside, then rename: a reader, or a run that is killed, never meets half a file. And one writer at a time."""
 
+import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from prood.errors import ProodError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from prood.errors import AlreadyThere, Busy
 
 
 @contextmanager
@@ -37,32 +33,35 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Keep other processes from what they would do under the same lock, where the system has locks for that.
+def locked(path: Path, *, busy: str | None = None) -> Iterator[None]:
+    """Keep other processes from what they would do under the lock of `path`, which need not exist.
 
-    If another has it, wait, or raise BlockingIOError.
+    If another has the lock, wait, or raise `Busy` with the message `busy`. The lock is on an empty file beside `path`
+    named `.NAME.lock`, which is removed afterwards. A kill leaves the file behind, but not the lock.
     """
-    if fcntl is None:
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder, os.O_RDONLY)  # of the folder itself, so that no file is left behind
+    import filelock  # which takes as long as everything else that `import prood` does
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path.with_name(f".{path.name}.lock"))
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
+        lock.acquire(timeout=-1 if busy is None else 0, poll_interval=0.01)
+    except filelock.Timeout:
+        raise Busy(busy) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):  # a file system without locks
             raise
-        except OSError:  # a file system without locks
-            pass
+    try:
         yield
     finally:
-        os.close(lock)
+        with suppress(OSError):  # where this fails, `release` removes it; who waits for it then opens a new one
+            os.unlink(lock.lock_file)
+        lock.release()
 
 
 def check(path: Path) -> None:
     """Refuse a path that a file cannot take the place of: a folder, or a device such as /dev/stdout."""
     if path.exists() and not path.is_file():
-        raise ProodError(f"{path} is {'a folder' if path.is_dir() else 'a device'}: give the name of a file")
+        raise AlreadyThere(f"{path} is {'a folder' if path.is_dir() else 'a device'}: give the name of a file")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -40,8 +40,8 @@ class Unsupported(ProodError):
     """Prood cannot do this with a layer, a format, a model or a machine of this kind."""
 
 
-class NotANumber(ProodError):
-    """A loss, a weight or a score became NaN or infinite."""
+class Diverged(ProodError):
+    """A loss, a weight or a score became NaN or infinite, or a training came to nothing."""
 
 
 class Refuted(ProodError):

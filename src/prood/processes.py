@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from prood.errors import ProodError
+from prood.errors import UnknownName
 
 
 def device(name: str | None) -> torch.device:
@@ -25,7 +25,7 @@ def device(name: str | None) -> torch.device:
         found = torch.device(name or "cpu")
         torch.empty(0, device=found).cpu()  # not so on a device that only knows shapes
     except (RuntimeError, AssertionError):
-        raise ProodError(f"there is no device {name!r} here: choose cpu, or cuda where a GPU is installed") from None
+        raise UnknownName(f"there is no device {name!r} here: choose cpu, or cuda where a GPU is installed") from None
     return found
 
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from rich.console import Console
 
 from prood.data import download, fetch, file_source, noise_source, public_source, source, sources
 from prood.data.catalog import Download, Package, Public
-from prood.errors import ProodError
+from prood.errors import Busy, ProodError
 
 fetching = importlib.import_module("prood.data.fetch")  # not the function of that name
 
@@ -223,7 +222,7 @@ def test_a_second_call_asks_only_for_the_rest(server: Server, folder: Path) -> N
     register(Download(server.url("first"), 1), Download(server.url("x"), len(DATA)))
     with pytest.raises(ProodError, match=r"broke off \(503 .*the same command continues") as raised:
         get()
-    assert not isinstance(raised.value, download.Unreachable)
+    assert not isinstance(raised.value, download.NoConnection)
     assert not (folder / "toys").exists()
     assert (folder / ".downloads/toys/x.part").read_bytes() == DATA[:HALF]
     server.seen, server.plans = [], []
@@ -362,70 +361,33 @@ fetch.fetch("toys", console=Console(file=io.StringIO()))
 """
 
 
-def test_a_process_killed_while_unpacking_leaves_no_folder_and_a_lock_that_is_taken_over(
-    server: Server, folder: Path
-) -> None:
+def test_a_process_killed_while_unpacking_leaves_no_folder_and_frees_its_lock(server: Server, folder: Path) -> None:
     server.files = {"x.tgz": packed(a=b"A", b=b"B")}
     register(Download(server.url("x.tgz"), 1))
     command = [sys.executable, "-c", CHILD, server.url("x.tgz")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout.readline() == "unpacking\n"
-            lock = folder / ".downloads" / "toys.lock"
-            with pytest.raises(ProodError, match=f"process {child.pid} is fetching 'toys' already.*{lock}"):
+            with pytest.raises(Busy, match="another process is fetching 'toys' already"):
                 get()
         finally:
             child.send_signal(signal.SIGKILL)
     assert not (folder / "toys").exists()
-    assert lock.exists()
+    assert (folder / ".downloads/.toys.lock").exists()
     assert (folder / ".downloads/toys/unpacked/a").exists()
     server.seen = []
     get()
     assert server.seen == []  # the archive was there
     assert tree(folder) == {"toys/a": b"A", "toys/b": b"B"}
+    assert [path.name for path in folder.iterdir()] == ["toys"]
 
 
-def test_a_lock_of_another_machine_counts_and_an_error_releases_ours(server: Server, folder: Path) -> None:
+def test_an_error_frees_the_lock(server: Server, folder: Path) -> None:
     register(Download(server.url("x"), 1))
-    lock = folder / ".downloads" / "toys.lock"
-    lock.parent.mkdir(parents=True)
-    lock.write_text("1 another-machine")
-    with pytest.raises(ProodError, match=r"process 1 is fetching.*or delete"):
-        get()
-    lock.unlink()
-    with pytest.raises(ProodError, match="404"):
-        get()
-    assert not lock.exists()
-
-
-def test_one_alone_takes_over_from_a_dead_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = folder / ".downloads" / "toys.lock"
-    lock.parent.mkdir(parents=True)
-    lock.write_text(f"999999999 {socket.gethostname()}")
-    dead = fetching._is_dead
-
-    def slowly(owner: str) -> bool:
-        found = dead(owner)
-        time.sleep(0.2)  # in which the other one looks as well
-        return found
-
-    monkeypatch.setattr(fetching, "_is_dead", slowly)
-    entered, done = [], threading.Event()
-
-    def enter(number: int) -> None:
-        try:
-            with fetching._lock(lock, "toys"):
-                entered.append(number)
-                done.wait(10)
-        except ProodError:
-            done.set()
-
-    both = [threading.Thread(target=enter, args=(number,)) for number in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
-    assert len(entered) == 1
+    for _ in range(2):
+        with pytest.raises(ProodError, match="404"):
+            get()
+    assert not (folder / ".downloads").exists()
 
 
 def test_an_error_while_unpacking_keeps_what_was_downloaded(

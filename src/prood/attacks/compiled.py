@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prood.errors import ProodError
+from prood.errors import ProodError, Unsupported
 from prood.models import Score
 
 SIZES = (128, 256, 512)
@@ -78,4 +78,4 @@ def _compiler() -> Iterator[None]:
 
 def _refusal(error: Exception) -> ProodError:
     reason = " ".join(str(error).partition("\n\n")[0].split())  # what follows is advice
-    return ProodError(f"the passes of attacks cannot be compiled ({reason}): leave out --compile")
+    return Unsupported(f"the passes of attacks cannot be compiled ({reason}): leave out --compile")

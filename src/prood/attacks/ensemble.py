@@ -10,7 +10,7 @@ from prood.attacks.base import Attack
 from prood.attacks.pgd import PGD
 from prood.attacks.search import Search
 from prood.attacks.square import Square
-from prood.errors import ProodError
+from prood.errors import UnknownName
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,5 @@ PRESETS: dict[str, Ensemble] = {
 
 def preset(name: str) -> Ensemble:
     if name not in PRESETS:
-        raise ProodError(f"there is no attack preset {name!r}: choose one of {', '.join(PRESETS)}")
+        raise UnknownName(f"there is no attack preset {name!r}: choose one of {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prood.attacks import draws
 from prood.attacks.passes import Passes
-from prood.errors import ProodError
+from prood.errors import BadValue, Diverged, Mismatch
 from prood.models import Score
 
 PATIENCE = 64
@@ -46,9 +46,9 @@ class Search:
         self.numbers = torch.as_tensor(counted, dtype=torch.int64, device=images.device)
         self.goal = goal.to(images.device, torch.float64)
         if self.numbers.shape != images.shape[:1] or self.goal.shape != images.shape[:1]:
-            raise ProodError("an attack needs one number and one goal for each image")
+            raise Mismatch("an attack needs one number and one goal for each image")
         if self.goal.isnan().any():
-            raise ProodError("a goal is not a number: the bound of a model that has diverged is none")
+            raise Diverged("a goal is not a number: the bound of a model that has diverged is none")
         self.forward = self.backward = 0  # passes of single images
         self.watch = watch
         self._broken, self._unchecked = torch.zeros((), dtype=torch.bool, device=images.device), 0
@@ -151,16 +151,16 @@ class Search:
         """That every score so far was a number. Waits for the device."""
         self._unchecked = 0
         if self._broken:
-            raise ProodError("a score is not a number: the model has diverged or its input was damaged")
+            raise Diverged("a score is not a number: the model has diverged or its input was damaged")
 
 
 def check(images: Tensor, eps: float) -> None:
     if images.ndim != 4 or not images.is_floating_point() or not images.numel():
-        raise ProodError("an attack needs a non-empty batch of floating-point images, shape (N, C, H, W)")
+        raise BadValue("an attack needs a non-empty batch of floating-point images, shape (N, C, H, W)")
     if not ((images >= 0) & (images <= 1)).all():
-        raise ProodError("an attack needs images with values in [0, 1]: scale them first")
+        raise BadValue("an attack needs images with values in [0, 1]: scale them first")
     if not (math.isfinite(eps) and eps >= 0):
-        raise ProodError(f"eps is a radius: it must be a finite number that is not negative, not {eps}")
+        raise BadValue(f"eps is a radius: it must be a finite number that is not negative, not {eps}")
 
 
 def ball(images: Tensor, eps: float) -> tuple[Tensor, Tensor]:

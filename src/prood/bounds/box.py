@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prood.bounds.balls import Ball
 from prood.bounds.rounding import SMALLEST, outward, up
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 
 @dataclass(frozen=True)
@@ -145,5 +145,5 @@ def _per_image(eps: float | Tensor, images: Tensor) -> float | Tensor:
     if not eps.ndim:
         return eps
     if eps.numel() not in (1, len(images)):
-        raise ProodError(f"eps is one number, or one per image: got {eps.numel()} for {len(images)} images")
+        raise BadValue(f"eps is one number, or one per image: got {eps.numel()} for {len(images)} images")
     return eps.reshape(-1, *[1] * (images.ndim - 1)).to(images)

@@ -15,7 +15,7 @@ from prood.bounds.concrete import concretise, finish, maximum, scalar
 from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
 from prood.bounds.rounding import check_deployed, strict
 from prood.bounds.tighter import Budget, in_ball, tighten
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName
 
 __all__ = ["Arithmetic", "Budget", "Method", "concretise", "crown_ibp", "maximum", "upper_bound"]
 
@@ -78,9 +78,9 @@ def check_options(
     words = {"bound method": (method, Method), "arithmetic": (arithmetic, Arithmetic), "norm": (norm, Norm)}
     for what, (word, known) in words.items():
         if word not in get_args(known):
-            raise ProodError(f"unknown {what} {word!r}: choose one of {', '.join(get_args(known))}")
+            raise UnknownName(f"unknown {what} {word!r}: choose one of {', '.join(get_args(known))}")
     if not torch.as_tensor(eps).ge(0).all():
-        raise ProodError("eps is a radius: it must not be negative or NaN")
+        raise BadValue("eps is a radius: it must not be negative or NaN")
 
 
 def _region(images: Tensor, eps: float | Tensor, norm: Norm, clip: tuple[float, float] | None, *, sound: bool) -> Box:

@@ -9,7 +9,7 @@ from prood.bounds.balls import Ball
 from prood.bounds.box import Box
 from prood.bounds.registry import Plane, Pullback, Slopes
 from prood.bounds.rounding import positive_sum
-from prood.errors import ProodError
+from prood.errors import Unsupported
 
 
 def maximum(box: Box, plane: Plane) -> Tensor:
@@ -57,7 +57,7 @@ def start(
 def scalar(output: Tensor) -> Tensor:
     """One number per row; any other shape would be bounded as a sum, or broadcast."""
     if output.ndim != 2 or output.shape[1] != 1:
-        raise ProodError(f"the network must return one number per image, shape (N, 1), not {tuple(output.shape)}")
+        raise Unsupported(f"the network must return one number per image, shape (N, 1), not {tuple(output.shape)}")
     return output.squeeze(1)
 
 

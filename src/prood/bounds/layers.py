@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 
 class Normalise(nn.Module):
@@ -22,7 +22,7 @@ class Normalise(nn.Module):
         super().__init__()
         numbers = torch.finfo(torch.float32)  # in which what is smaller may be 0
         if len(mean) != len(std) or not all(numbers.tiny <= s <= numbers.max for s in std):
-            raise ProodError("Normalise needs one mean and one positive std per channel")
+            raise BadValue("Normalise needs one mean and one positive std per channel")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(-1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
 

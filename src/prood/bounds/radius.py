@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from prood.bounds.balls import Norm
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 Bound = Callable[[Tensor, Tensor], Tensor]
 """(images, eps) → bounds, with a radius for each image."""
@@ -37,9 +37,9 @@ def certified_radius(
     if steps is None:
         steps = 20 + (math.ceil(math.log2(largest)) if 1 < largest < math.inf else 0)
     if steps < 1 or not 0 < largest < math.inf:
-        raise ProodError("a radius is searched in at least one step, up to a finite largest radius above 0")
+        raise BadValue("a radius is searched in at least one step, up to a finite largest radius above 0")
     if math.isnan(threshold):
-        raise ProodError("a threshold is a number, not NaN")
+        raise BadValue("a threshold is a number, not NaN")
     proven = torch.zeros(len(images), dtype=torch.float64, device=images.device)
     if not len(images):
         return proven
@@ -62,7 +62,7 @@ def bound_curve(bound: Bound, images: Tensor, radii: Sequence[float]) -> Tensor:
     What is proven at a radius holds at every smaller one, so each bound is at most those at larger radii.
     """
     if not radii:
-        raise ProodError("a curve needs at least one radius")
+        raise BadValue("a curve needs at least one radius")
     asked = torch.tensor(radii, dtype=torch.float64, device=images.device)  # float32 may round a radius down
     curve = torch.stack([bound(images, radius.expand(len(images))) for radius in asked], 1)
     order = sorted(range(len(radii)), key=lambda place: radii[place])

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from prood.bounds.box import Box, either, widen
 from prood.bounds.rounding import EXACT, Rounding, Sums, errors, inflate, positive_sum, relative_error
-from prood.errors import ProodError
+from prood.errors import Unsupported
 
 
-class UnsupportedLayer(ProodError):
+class UnsupportedLayer(Unsupported):
     """No rule is registered for a layer, or the layer is in a state that its rule does not cover."""
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from prood.bounds.convolution import plain_sums
-from prood.errors import ProodError
+from prood.errors import Unsupported
 
 UNIT = 2.0**-24
 """The unit roundoff of float32, the arithmetic of the deployed network."""
@@ -35,7 +35,7 @@ LARGEST = 2.0**126
 """Below it no partial sum overflows; what may exceed it has no bound."""
 
 
-class NotCovered(ProodError):
+class NotCovered(Unsupported):
     """A certificate was asked for in an arithmetic that it does not cover."""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, cast
 
-from prood.errors import ProodError
+from prood.errors import Damaged, ProodError
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 _CHUNK = 1 << 20
@@ -54,10 +54,10 @@ class _Target:
         _make_folder(folder)
 
     def fault(self, what: str) -> ProodError:
-        return ProodError(f"the archive {self.archive.name} is {what}: it was not used")
+        return Damaged(f"the archive {self.archive.name} is {what}: it was not used")
 
     def refuse(self, member: str, why: str) -> ProodError:
-        return ProodError(f"the archive {self.archive.name} holds {member!r}, {why}: it was not used")
+        return Damaged(f"the archive {self.archive.name} holds {member!r}, {why}: it was not used")
 
     def spend(self, count: int) -> None:
         self.left -= count

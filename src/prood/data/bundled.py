@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from prood.errors import ProodError
+from prood.errors import MissingPackage
 
 
 def bundled(package: str, *parts: str) -> Path:
@@ -13,11 +13,11 @@ def bundled(package: str, *parts: str) -> Path:
     """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ProodError(f"this image set is part of the package {package}: pip install 'prood[quickstart]'")
+        raise MissingPackage(f"this image set is part of the package {package}: pip install 'prood[quickstart]'")
     for folder in spec.submodule_search_locations:
         path = Path(folder, *parts)
         if path.is_file():
             return path
-    raise ProodError(
+    raise MissingPackage(
         f"the installed package {package} does not hold {'/'.join(parts)}: pip install -U 'prood[quickstart]'"
     )

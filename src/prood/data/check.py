@@ -11,7 +11,7 @@ from torch import Tensor
 from prood.data.catalog import Facts
 from prood.data.formats.folder import OtherShape
 from prood.data.sources import Images, find, open_set, split_of
-from prood.errors import ProodError
+from prood.errors import NotFound, ProodError, Unsupported
 
 MANY = 200_000  # images; of more, a sample is read
 SAMPLE = 10_000
@@ -46,12 +46,12 @@ def check(name: str, console: Console, *, everything: bool = False) -> list[Find
     """
     source = find(name)
     if source.splits == ():
-        raise ProodError(f"'{source.name}' is generated: there is nothing to check")
+        raise Unsupported(f"'{source.name}' is generated: there is nothing to check")
     one = ":" in name or source.splits == ("PATH",)
     if one and source.splits != ("PATH",):
         split_of(source, name.partition(":")[2])  # a name that is wrong says nothing about the set
     if source.public is not None and not source.public.present:
-        raise ProodError(f"the image set '{source.name}' is not here: {source.public.how_to_get(source.name)}")
+        raise NotFound(f"the image set '{source.name}' is not here: {source.public.how_to_get(source.name)}")
     findings = []
     for full in [name] if one else [f"{source.name}:{split}" for split in source.splits]:
         facts = source.public.facts.get(full.partition(":")[2]) if source.public else None

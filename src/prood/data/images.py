@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from prood.data.order import generator
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch
 
 _SUBSET = int.from_bytes(b"subset")
 _HELD = int.from_bytes(b"held back")
@@ -92,7 +92,7 @@ class ImageSet:
         present = [self.classes[label] for label in sorted(set(self.labels.tolist()))]
         unknown = [name for name in present if name not in places]
         if unknown:
-            raise ProodError(
+            raise Mismatch(
                 f"{self.name} has classes that the model does not know ({', '.join(unknown[:3])}): "
                 "leave them out, or name them as the model does"
             )
@@ -106,7 +106,9 @@ class ImageSet:
         highest = int(self.labels.max())
         if highest >= classes:
             fault = f"has the label {highest}, but the model has {classes} classes, counted from 0"
-            raise _wrong(self.name, f"{fault}: leave such images out, or number them as the model does")
+            raise Mismatch(
+                f"the image set '{self.name}' {fault}: leave such images out, or number them as the model does"
+            )
         return self.labels.cpu()
 
     def fingerprint(self) -> str:
@@ -186,8 +188,8 @@ def index_of(name: str, rows: Rows, count: int, device: torch.device | None = No
     return index.to(torch.int64)
 
 
-def _wrong(name: str, what: str) -> ProodError:
-    return ProodError(f"the image set '{name}' {what}")
+def _wrong(name: str, what: str) -> BadValue:
+    return BadValue(f"the image set '{name}' {what}")
 
 
 def _text(tensor: Tensor) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 from prood.data.images import ImageSet
 from prood.data.order import generator
 from prood.data.sources import Shape, noise_source
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 _UNIFORM = int.from_bytes(b"uniform")
 _SMOOTH = int.from_bytes(b"smooth")
@@ -41,7 +41,7 @@ def smooth_noise(count: int, shape: Shape, seed: int) -> ImageSet:
     x' = (x − min x) / (max x − min x) over all channels of the image, so that 0 and 255 both occur.
     """
     if math.prod(shape) == 1:
-        raise ProodError("smooth noise of a single pixel has no range to stretch: ask for a bigger image")
+        raise BadValue("smooth noise of a single pixel has no range to stretch: ask for a bigger image")
     return ImageSet("smooth", _images(count, shape, lambda index: _smooth(shape, seed, index)))
 
 
@@ -76,12 +76,12 @@ def _filter_matrix(size: int, sigma: float) -> Tensor:
 
 def _images(count: int, shape: Shape, image: Callable[[int], Tensor]) -> Tensor:
     if count < 1:
-        raise ProodError(f"cannot make {count} images of noise: ask for at least 1")
+        raise BadValue(f"cannot make {count} images of noise: ask for at least 1")
     if len(shape) != 3 or min(shape) < 1:
-        raise ProodError(f"cannot make noise of shape {tuple(shape)}: give (C, H, W)")
+        raise BadValue(f"cannot make noise of shape {tuple(shape)}: give (C, H, W)")
     most = _MOST // math.prod(shape)
     if count > most:
-        raise ProodError(f"cannot keep {count:,} images of noise in memory: ask for at most {most:,} of this size")
+        raise BadValue(f"cannot keep {count:,} images of noise in memory: ask for at most {most:,} of this size")
     images = torch.empty(count, *shape, dtype=torch.uint8)
     for index in range(count):
         images[index] = image(index)

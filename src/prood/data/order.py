@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 # Keeps the permutations apart from what a caller draws with the same seed and the same small integers.
 _PERMUTATION = int.from_bytes(b"permutation")
@@ -50,9 +50,9 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.batch < 1:
-            raise ProodError(f"a batch of {self.batch} images is empty: choose a batch size of at least 1")
+            raise BadValue(f"a batch of {self.batch} images is empty: choose a batch size of at least 1")
         if self.batch > self.count:
-            raise ProodError(
+            raise BadValue(
                 f"a batch of {self.batch} needs more than the {self.count} images there are: "
                 f"choose a batch size of at most {self.count}"
             )
@@ -64,7 +64,7 @@ class Order:
     def rows(self, step: int) -> Tensor:
         """The rows of batch number `step`, counted from 0 over all epochs: int64, (batch,)."""
         if step < 0:
-            raise ProodError(f"there is no step {step}: steps count from 0")
+            raise BadValue(f"there is no step {step}: steps count from 0")
         epoch, place = divmod(step, self.steps_per_epoch)
         permutation = _permutation(self.count, self.seed, epoch)
         return permutation[place * self.batch : (place + 1) * self.batch].clone()

@@ -18,7 +18,7 @@ from prood.data.formats.pictures import MIXED
 from prood.data.images import ImageSet
 from prood.data.order import generator
 from prood.data.sources import source
-from prood.errors import ProodError
+from prood.errors import Damaged
 
 _SIDE = 28
 _LARGEST = 112
@@ -75,7 +75,7 @@ def faces(split: str) -> ImageSet:
         grey = [Image.fromarray(face) for face in np.rint(pixels * 255).astype(np.uint8)]
     # What a broken file raises inside NumPy's header parser is not one type.
     except Exception as error:
-        raise ProodError(f"cannot read the faces in {path}: reinstall scikit-image ({type(error).__name__})") from error
+        raise Damaged(f"cannot read the faces in {path}: reinstall scikit-image ({type(error).__name__})") from error
     draws = torch.rand(len(grey), generator=generator(_SEED)).tolist()
     return ImageSet(
         f"faces:{split}",
@@ -99,9 +99,7 @@ def _read(path: Path) -> Image.Image:
         with Image.open(path) as photograph:
             return photograph.convert("L")
     except (OSError, SyntaxError) as error:
-        raise ProodError(
-            f"cannot read the photograph {path}: reinstall its package ({type(error).__name__})"
-        ) from error
+        raise Damaged(f"cannot read the photograph {path}: reinstall its package ({type(error).__name__})") from error
 
 
 def _patch(photograph: Image.Image, random: torch.Generator) -> Tensor:

@@ -20,7 +20,7 @@ from prood.data.images import ImageSet
 from prood.data.order import Order
 from prood.data.sources import Images
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import BadValue, ProodError
 
 IN_MEMORY = 2**29
 """A stored set of at most so many bytes, half a GiB, is read once and kept on the device."""
@@ -94,7 +94,7 @@ class _FromDisk:
 
     def __init__(self, images: StoredSet, order: Order, device: torch.device, workers: int) -> None:
         if workers < 0:
-            raise ProodError(f"{workers} worker processes cannot read images: choose at least 0")
+            raise BadValue(f"{workers} worker processes cannot read images: choose at least 0")
         self.images, self.order, self.device, self.workers = images, order, device, workers
         self.expected = -1
         self.batches: Iterator[Tensor | ProodError] = iter(())

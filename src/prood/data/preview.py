@@ -11,7 +11,7 @@ from torch import Tensor
 from prood import atomic
 from prood.data.images import ImageSet
 from prood.data.sources import Images, find, open_set
-from prood.errors import ProodError
+from prood.errors import BadValue, NoAccess, Unsupported
 
 _WIDTH = 1000  # of a sheet, about
 _GAP = 2
@@ -33,14 +33,14 @@ def preview(
     """
     path = path or Path(re.sub(r"[^\w.-]", "-", name) + ".png")
     if path.suffix.lower() != ".png" or path.is_dir():
-        raise ProodError(f"cannot write the preview to {path}: name a file that ends in .png")
+        raise BadValue(f"cannot write the preview to {path}: name a file that ends in .png")
     images = _open(name, like, count, seed).subset(count, seed).load().images
     picture = sheet(images, scale)
     try:
         with atomic.replacing(path) as aside:
             picture.save(aside, format="PNG")
     except OSError as error:
-        raise ProodError(f"cannot write the preview to {path}: {error.strerror or error}") from None
+        raise NoAccess(f"cannot write the preview to {path}: {error.strerror or error}") from None
     return path
 
 
@@ -48,7 +48,7 @@ def sheet(images: Tensor, scale: int | None = None) -> Image.Image:
     """Images (N, C, H, W), uint8, in rows of a near-square grid, each pixel enlarged to `scale`×`scale`."""
     count, channels, height, width = images.shape
     if channels not in (1, 3):
-        raise ProodError(f"cannot draw images of {channels} channels: a preview shows grey or RGB images")
+        raise Unsupported(f"cannot draw images of {channels} channels: a preview shows grey or RGB images")
     columns = math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)
     scale = scale or max(1, ((_WIDTH - _GAP) // columns - _GAP) // width)

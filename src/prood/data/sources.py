@@ -26,7 +26,7 @@ from prood.data.catalog import Public, data_folder
 from prood.data.formats import mosaic
 from prood.data.images import ImageSet
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import BadValue, NoAccess, NotFound, ProodError, UnknownName
 
 Shape = tuple[int, int, int]
 Images = ImageSet | StoredSet
@@ -64,7 +64,7 @@ _REGISTRY: dict[str, _Entry] = {}
 def _register(entry: _Entry) -> None:
     name = entry.source.name
     if name in _REGISTRY or not name or ":" in name:
-        raise ProodError(f"cannot register the image source '{name}': choose a new name without a colon")
+        raise BadValue(f"cannot register the image source '{name}': choose a new name without a colon")
     _REGISTRY[name] = entry
 
 
@@ -157,13 +157,13 @@ def open_set(
     shape = None if like is None else like.shape
     if entry.make_noise is not None:
         if colon:
-            raise ProodError(f"'{key}' has no splits: write '{key}' instead of '{name}'")
+            raise UnknownName(f"'{key}' has no splits: write '{key}' instead of '{name}'")
         if shape is None:
-            raise ProodError(f"'{name}' is noise of any size: name images, or give load(..., like=) a set to match")
+            raise BadValue(f"'{name}' is noise of any size: name images, or give load(..., like=) a set to match")
         return entry.make_noise(count, shape, seed)
     if entry.read_file is not None:
         if not rest:
-            raise ProodError(f"'{name}' names no file: write '{key}:PATH'")
+            raise BadValue(f"'{name}' names no file: write '{key}:PATH'")
         # Not Path.expanduser, which raises an error of its own for a user that does not exist.
         return entry.read_file(Path(os.path.expanduser(rest)), shape)
     wanted = split_of(entry.source, rest if colon else None, split)
@@ -176,14 +176,14 @@ def open_set(
     if wanted in sheets:
         return _read_sheets(key, wanted)
     if not public.present:
-        raise ProodError(f"the image set '{key}' is not here: {public.how_to_get(key)}")
+        raise NotFound(f"the image set '{key}' is not here: {public.how_to_get(key)}")
     try:
         return entry.read_public(public.path, wanted, shape)
     except ProodError as error:
         if not sheets:
             raise
         there = ", ".join(f"{key}:{split}" for split in sheets)
-        raise ProodError(f"{error} (of {there} there are sheets, of {key}:{wanted} there are none)") from error
+        raise UnknownName(f"{error} (of {there} there are sheets, of {key}:{wanted} there are none)") from error
 
 
 def _sheet_splits(name: str) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def _read_sheets(name: str, split: str) -> ImageSet:
     try:
         stats = [(file.name, file.stat()) for file in mosaic.files(path)]
     except OSError as error:
-        raise ProodError(f"cannot look at the sheets of {path}: {error.strerror or error}") from error
+        raise NoAccess(f"cannot look at the sheets of {path}: {error.strerror or error}") from error
     return _kept_sheets(name, path, tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats))
 
 
@@ -227,14 +227,14 @@ def _entry(name: str) -> _Entry:
     entry = _REGISTRY.get(key) or _own(key)
     if entry is None:
         if not name:
-            raise ProodError("there is no image set without a name: 'prood data list' shows what there is")
+            raise UnknownName("there is no image set without a name: 'prood data list' shows what there is")
         if Path(name).is_dir():
-            raise ProodError(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
+            raise UnknownName(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
         if os.sep in key or Path(key).suffix:
-            raise ProodError(f"there is no image set '{name}', nor a file: check its path")
+            raise UnknownName(f"there is no image set '{name}', nor a file: check its path")
         near = get_close_matches(key, [source.name for source in names()], 1)
         hint = f"did you mean '{near[0]}'? " if near else ""
-        raise ProodError(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
+        raise UnknownName(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
     return entry
 
 
@@ -246,5 +246,5 @@ def split_of(source: Source, asked: str | None, default: str | None = None) -> s
     split = default if asked is None else asked
     if split not in splits:
         fault = "needs a split" if split is None else f"has no split '{split}'"
-        raise ProodError(f"'{source.name}' {fault}: choose one of {', '.join(f'{source.name}:{s}' for s in splits)}")
+        raise UnknownName(f"'{source.name}' {fault}: choose one of {', '.join(f'{source.name}:{s}' for s in splits)}")
     return split

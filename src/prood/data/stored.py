@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from prood.data.images import ImageSet, Rows, check_labels, chosen, division, fingerprint, held_name, index_of
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch
 
 
 class Reader(Protocol):
@@ -39,7 +39,7 @@ class StoredSet:
 
     def __post_init__(self) -> None:
         if len(self) == 0:
-            raise ProodError(f"the image set '{self.name}' has no images")
+            raise BadValue(f"the image set '{self.name}' has no images")
         check_labels(self.name, len(self), self.labels, self.classes)
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class StoredSet:
         for place, row in enumerate(rows):
             image = self.reader.read(row)
             if image.shape != self.shape:
-                raise ProodError(
+                raise Mismatch(
                     f"the image set '{self.name}' has an image of shape {tuple(image.shape)} (row {row}): "
                     f"the others have {self.shape}"
                 )

@@ -137,7 +137,7 @@ def _usable(folder: Path) -> Results:
 
 def _store(folder: Path, asked: Sequence[Evaluation]) -> None:
     """Put these at the end of the folder's results, where reports look; others may write there at the same time."""
-    with locked(folder):
+    with locked(folder / "results.json"):
         there = read_results(folder, whole=False) or Results()
         if [one.identity for one in there][-len(asked) :] != [one.identity for one in asked]:
             there.ending_with(*asked).save(folder)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood.detector import Detector
-from prood.errors import ProodError, first_line
+from prood.errors import Refuted, Unsupported, first_line
 from prood.export.graph import OUTPUTS
 
 RADII = (0.01, 0.1)
@@ -68,13 +68,13 @@ def _compared(path: Path | str, detector: Detector, images: Tensor) -> Agreement
             found[name] = max(found[name], _distance(got[name], expected[name]))
         above = max(np.max(values - got["upper_bound"]) for values in (got["confidence"], expected["confidence"]))
         if above > 0:
-            raise ProodError(f"the exported bound is wrong: a confidence is {above:g} above it at eps {eps}")
+            raise Refuted(f"the exported bound is wrong: a confidence is {above:g} above it at eps {eps}")
         if _classes_differ(got["probabilities"], logits):
-            raise ProodError("ONNX Runtime gives another class than torch: the classifier was not exported faithfully")
+            raise Refuted("ONNX Runtime gives another class than torch: the classifier was not exported faithfully")
     wrong = {name: distance for name, distance in found.items() if not distance <= TOLERANCE}
     if wrong:
         said = ", ".join(f"{name} by {distance:g}" for name, distance in wrong.items())
-        raise ProodError(f"ONNX Runtime and torch disagree in {said}: the model was not exported faithfully")
+        raise Refuted(f"ONNX Runtime and torch disagree in {said}: the model was not exported faithfully")
     return Agreement(len(images), **found)
 
 
@@ -89,7 +89,7 @@ def open_session(path: Path | str, level: str = "all") -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's exceptions have no common type of their own
-        raise ProodError(f"ONNX Runtime cannot load {Path(path).name}: {first_line(error)}") from None
+        raise Unsupported(f"ONNX Runtime cannot load {Path(path).name}: {first_line(error)}") from None
 
 
 def run(session: Any, images: Tensor, eps: float) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.models.wrapped import Facts, wrapped_parts
 
 PREFIX = "classifier/"
@@ -40,10 +40,10 @@ def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
         model = program.model_proto
     except Exception as error:  # whatever a foreign network makes the exporter say
         hint = _AGAIN if any(part.facts.kind == "torchscript" for part in wrapped_parts(classifier)) else ""
-        raise ProodError(f"torch cannot export the classifier to ONNX: {_first_line(error)}{hint}") from None
+        raise Unsupported(f"torch cannot export the classifier to ONNX: {_first_line(error)}{hint}") from None
     rows = model.graph.output[0].type.tensor_type.shape.dim[0]
     if not rows.dim_param:
-        raise ProodError(
+        raise Unsupported(
             "the classifier cannot be exported: it takes the number of images for a constant; where it says len(x), "
             "say x.shape[0]"
         )
@@ -53,12 +53,12 @@ def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
 def _check_kind(facts: Facts) -> None:
     """What torch sees nothing of, or only with one number of images."""
     if facts.kind == "onnx":
-        raise ProodError(
+        raise Unsupported(
             "a wrapped ONNX classifier cannot be exported, because torch does not see into its file: wrap the same "
             "network as a .pt2 of torch.export"
         )
     if facts.batch is not None:
-        raise ProodError(
+        raise Unsupported(
             f"the wrapped classifier takes batches of {facts.batch} only, and the exported file has to take any: "
             "export it to .pt2 with dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), and wrap it again"
         )

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.export.translate import Translator, Writer, lost
 
 TABLE: dict[str, Translator] = {}
@@ -32,7 +32,7 @@ def arguments(node: fx.Node) -> tuple[Any, ...]:
     """The arguments. Named ones change what an operator does, but for the type, which the result shows."""
     unknown = {key: value for key, value in node.kwargs.items() if key not in ("dtype", "device", "pin_memory")}
     if unknown:
-        raise ProodError(f"the bound uses {node.target} with {unknown}, which the export does not know")
+        raise Unsupported(f"the bound uses {node.target} with {unknown}, which the export does not know")
     return node.args
 
 

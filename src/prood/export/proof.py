@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from prood.bounds import BlockedLinear, Box, NegativeLinear, Normalise, concretise, relax
 from prood.bounds.concrete import finish, scalar
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.export.layers import FixedNegative, Rectifier, Tiles, Windows
 from prood.models import Discriminator
 
@@ -92,7 +92,7 @@ def layers_of(discriminator: Discriminator) -> list[nn.Module]:
         plain = type(layer) in (Normalise, nn.Linear, BlockedLinear, NegativeLinear, nn.ReLU, nn.Flatten, nn.Identity)
         good = plain or (type(layer) is nn.Conv2d and _is_plain(layer)) or _tiles(layer)
         if not good or (isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1)):
-            raise ProodError(
+            raise Unsupported(
                 f"a discriminator with the layer {layer} cannot be exported with its bound: it may be made of "
                 "Normalise, Conv2d (one group, zeros around), AvgPool2d (tiles), Linear, ReLU and Flatten"
             )

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.export.operators import TABLE, arguments, kind_of, operator
 from prood.export.translate import Writer
 
@@ -17,7 +17,7 @@ __all__ = ["TABLE"]
 def _reshape(writer: Writer, node: fx.Node) -> str:
     shape = [-1 if size is None else size for size in node.meta["sizes"]]
     if shape.count(-1) > 1:
-        raise ProodError(f"two sizes of {node} depend on the number of images: the bound cannot be exported")
+        raise Unsupported(f"two sizes of {node} depend on the number of images: the bound cannot be exported")
     return writer.add("Reshape", writer.names[arguments(node)[0]], writer.numbers(*shape))
 
 
@@ -27,7 +27,7 @@ def _expand(writer: Writer, node: fx.Node) -> str:
     before = value.meta["sizes"]
     before = [1] * (len(sizes) - len(before)) + before
     if any(size is None and was is not None for was, size in zip(before, sizes, strict=True)):
-        raise ProodError(f"{node} grows with the number of images: the bound cannot be exported")
+        raise Unsupported(f"{node} grows with the number of images: the bound cannot be exported")
     return writer.add("Expand", writer.names[value], writer.numbers(*(size or 1 for size in sizes)))
 
 
@@ -50,7 +50,7 @@ def _unbind(writer: Writer, node: fx.Node) -> str:
     """Along the first axis; `_item` takes the parts."""
     value, *axis = arguments(node)
     if axis not in ([], [0]):
-        raise ProodError(f"the bound uses {node.target} along axis {axis}, which the export does not know")
+        raise Unsupported(f"the bound uses {node.target} along axis {axis}, which the export does not know")
     return writer.names[value]
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from prood.errors import ProodError
+from prood.errors import Unsupported
 
 
 def lost(op: str, constant: np.ndarray[Any, Any]) -> bool:
@@ -44,7 +44,7 @@ class Writer:
 
         constants = [numpy_helper.to_array(self.initializers[name]) for name in inputs if name in self.initializers]
         if any(lost(op, constant) for constant in constants):
-            raise ProodError(f"a runtime may drop {op} with {inputs}: the bound cannot be exported")
+            raise Unsupported(f"a runtime may drop {op} with {inputs}: the bound cannot be exported")
         output = output or f"{op}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
         return output
@@ -52,7 +52,7 @@ class Writer:
     def constant(self, value: Any, kind: torch.dtype) -> str:
         """A number, or a list of them, in this type, which must hold it."""
         if isinstance(value, float) and not kind.is_floating_point:
-            raise ProodError(f"the number {value} would be cut to {kind}: the bound cannot be exported")
+            raise Unsupported(f"the number {value} would be cut to {kind}: the bound cannot be exported")
         array = torch.tensor(value, dtype=kind).numpy()
         return self.keep(f"{array.dtype}_{array.tolist()}", array)
 
@@ -106,10 +106,10 @@ def translate(
     writer, given = Writer(), iter(inputs)
     nodes, twins = list(one.graph.nodes), list(other.graph.nodes)
     if len(nodes) != len(twins):
-        raise ProodError("the number of operators depends on the number of images: the bound cannot be exported")
+        raise Unsupported("the number of operators depends on the number of images: the bound cannot be exported")
     for node, twin in zip(nodes, twins, strict=True):
         if not _alike(node, twin):
-            raise ProodError(f"{node} depends on the number of images: the bound cannot be exported")
+            raise Unsupported(f"{node} depends on the number of images: the bound cannot be exported")
         node.meta["sizes"] = _sizes(node, twin)
         if node.op == "placeholder":
             writer.names[node] = next(given)
@@ -143,5 +143,5 @@ def _sizes(node: fx.Node, twin: fx.Node) -> list[int | None]:
 def _call(writer: Writer, table: dict[str, Translator], node: fx.Node) -> str:
     name = str(node.target)
     if name not in table:
-        raise ProodError(f"the bound uses the operator {name}, which the export does not know")
+        raise Unsupported(f"the bound uses the operator {name}, which the export does not know")
     return table[name](writer, node)

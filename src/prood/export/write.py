@@ -12,7 +12,7 @@ import torch
 
 from prood.atomic import replacing
 from prood.detector import Detector
-from prood.errors import ProodError
+from prood.errors import AlreadyThere, BadValue, MissingPackage, Unsupported
 from prood.export.check import Agreement, check, on_cpu
 from prood.export.classifier import classifier_model
 from prood.export.graph import INPUTS, OUTPUTS, Graph
@@ -106,13 +106,13 @@ def guard_nodes(model: ProoD, detector: Detector) -> Writer:
 def _check_request(path: Path, opset: int, overwrite: bool) -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise ProodError(f"export needs {', '.join(missing)}: pip install 'prood[export]'")
+        raise MissingPackage(f"export needs {', '.join(missing)}: pip install 'prood[export]'")
     if opset not in OPSETS:
-        raise ProodError(f"the operator set must be one of {OPSETS[0]} to {OPSETS[-1]}, not {opset}")
+        raise BadValue(f"the operator set must be one of {OPSETS[0]} to {OPSETS[-1]}, not {opset}")
     if path.suffix != ".onnx":
-        raise ProodError(f"the file must be called something.onnx, not {path.name}")
+        raise BadValue(f"the file must be called something.onnx, not {path.name}")
     if path.is_dir() or (path.exists() and not overwrite):
-        raise ProodError(f"there is something at {path} already: choose another name, or say overwrite")
+        raise AlreadyThere(f"there is something at {path} already: choose another name, or say overwrite")
 
 
 def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str, str]]:
@@ -123,7 +123,7 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         facts["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
     detector = model if isinstance(model, Detector) else Detector(model)
     if isinstance(detector.model, Fusion):
-        raise ProodError("a fused model cannot be exported yet: export a joint model, of 'prood combine' say")
+        raise Unsupported("a fused model cannot be exported yet: export a joint model, of 'prood combine' say")
     facts |= {
         "version": __version__,
         "image": json.dumps(detector.shape),

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
-from prood.errors import ProodError, first_line
+from prood.errors import BadValue, UnknownName, Unsupported, first_line
 
 Spec = Mapping[str, Any]
 """`{"name": "resnet18", "classes": 10, …}`: a builder's name and its arguments."""
@@ -42,18 +42,18 @@ def architecture(name: str) -> Callable[[Callable[P, M]], Callable[P, M]]:
 def build(spec: Spec) -> nn.Module:
     """The network that `spec` describes, freshly initialised."""
     if not isinstance(spec, Mapping):
-        raise ProodError(f"an architecture is a name and its arguments, not {spec!r}")
+        raise BadValue(f"an architecture is a name and its arguments, not {spec!r}")
     arguments = dict(spec)
     name = arguments.pop("name", None)
     if not isinstance(name, str) or name not in _BUILDERS:
-        raise ProodError(
+        raise UnknownName(
             f"unknown architecture {name!r}: choose one of {', '.join(sorted(_BUILDERS))}, "
             "or register it with @prood.models.architecture"
         )
     try:
         return _BUILDERS[name](**arguments)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ProodError(f"architecture {name!r} does not take these arguments: {first_line(error)}") from None
+        raise BadValue(f"architecture {name!r} does not take these arguments: {first_line(error)}") from None
 
 
 def takes(spec: Spec, argument: str) -> bool:
@@ -67,7 +67,7 @@ def spec_of(model: nn.Module) -> dict[str, Any]:
     """The spec from which `build` makes a model like this one."""
     spec = getattr(model, "architecture", None)
     if not isinstance(spec, dict):
-        raise ProodError(
+        raise Unsupported(
             f"cannot save a {type(model).__name__} that no registered architecture built: "
             "decorate the function that makes it with @prood.models.architecture"
         )

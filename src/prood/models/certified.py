@@ -18,7 +18,7 @@ from prood.bounds.box import widen
 from prood.bounds.certificate import check_options
 from prood.bounds.concrete import maximum
 from prood.bounds.rounding import check_deployed
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 from prood.models.architectures import architecture
 from prood.models.discriminators import body
 from prood.models.joint import confidence_logit
@@ -40,7 +40,7 @@ class CertifiedClassifier(nn.Module):
     def __init__(self, network: nn.Sequential) -> None:
         super().__init__()
         if len(network) < 2 or type(network[-1]) is not nn.Linear:
-            raise ProodError("a certified classifier must end in nn.Linear: its rows' differences are what is bounded")
+            raise Unsupported("a certified classifier must end in nn.Linear: its rows' differences are what is bounded")
         self.body = nn.Sequential(*list(network)[:-1])
         self.last = network[-1]
 
@@ -167,8 +167,8 @@ def certified_classifier(
 ) -> CertifiedClassifier:
     """A certified classifier of a named size (see `CLASSIFIER_SIZES`) for images (channels, height, width)."""
     if size not in CLASSIFIER_SIZES:
-        raise ProodError(f"unknown classifier size {size!r}: choose one of {', '.join(CLASSIFIER_SIZES)}")
+        raise UnknownName(f"unknown classifier size {size!r}: choose one of {', '.join(CLASSIFIER_SIZES)}")
     layers, features = body(CLASSIFIER_SIZES[size], image, mean, std)
     if not features:
-        raise ProodError(f"images of {image[1]}×{image[2]} are too small for a classifier of size {size!r}")
+        raise BadValue(f"images of {image[1]}×{image[2]} are too small for a classifier of size {size!r}")
     return CertifiedClassifier(nn.Sequential(*layers, nn.Linear(features, classes)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.models.architectures import Spec, architecture, build, spec_of
 from prood.models.score import Score, quick_logits, scores
 
@@ -17,7 +17,7 @@ class EnergyClassifier(nn.Module):
     def __init__(self, classifier: nn.Module, temperature: float = 1.0) -> None:
         super().__init__()
         if not 0 < temperature < float("inf"):
-            raise ProodError(f"the temperature of an energy must be positive, not {temperature}")
+            raise BadValue(f"the temperature of an energy must be positive, not {temperature}")
         self.classifier = classifier
         self.temperature = float(temperature)
 

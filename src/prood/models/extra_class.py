@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import NotFound
 from prood.models.architectures import Spec, architecture, build, spec_of
 from prood.models.score import Score, quick_logits, scores
 
@@ -44,7 +44,7 @@ def with_extra_class(spec: Spec) -> ExtraClass:
     """Around the classifier with this spec, which gets one class more."""
     classes = spec.get("classes")
     if not isinstance(classes, int):
-        raise ProodError(f"architecture {spec.get('name')!r} does not say how many classes it has, to give it one more")
+        raise NotFound(f"architecture {spec.get('name')!r} does not say how many classes it has, to give it one more")
     return extra_class({**spec, "classes": classes + 1})
 
 

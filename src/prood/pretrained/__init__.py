@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prood.errors import ProodError
+from prood.errors import NoAccess, UnknownName
 
 FOLDER = Path(__file__).parent
 
@@ -25,7 +25,7 @@ def listed() -> str:
 def path(name: str) -> Path:
     """The file of a shipped model."""
     if name not in names():
-        raise ProodError(f"no model {name!r} comes with Prood: choose a shipped one ({listed()})")
+        raise UnknownName(f"no model {name!r} comes with Prood: choose a shipped one ({listed()})")
     return FOLDER / f"{name}.safetensors"
 
 
@@ -35,4 +35,4 @@ def card(name: str) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise ProodError(f"cannot read the model card {file} ({error.strerror}): install Prood again") from None
+        raise NoAccess(f"cannot read the model card {file} ({error.strerror}): install Prood again") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from prood.errors import ProodError
+from prood.errors import MissingPackage
 
 PACKAGES = ("fastapi", "uvicorn", "python_multipart")
 
@@ -12,4 +12,4 @@ PACKAGES = ("fastapi", "uvicorn", "python_multipart")
 def check_packages() -> None:
     missing = [package for package in PACKAGES if find_spec(package) is None]
     if missing:
-        raise ProodError(f"the service needs {' and '.join(missing)}: pip install 'prood[serve]'")
+        raise MissingPackage(f"the service needs {' and '.join(missing)}: pip install 'prood[serve]'")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _COUNTS = ("batch", "queue", "body_bytes", "pixels", "images", "radii", "attack_steps", "attacks", "requests")
@@ -46,13 +46,13 @@ class Options:
     def __post_init__(self) -> None:
         for name in _COUNTS:
             if getattr(self, name) < 1:
-                raise ProodError(f"{name} is at least 1, not {getattr(self, name)}")
+                raise BadValue(f"{name} is at least 1, not {getattr(self, name)}")
         for name in ("wait_ms", "rate", "header_s", "body_s", "drain_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise ProodError(f"{name} is a finite number and not negative, not {value}")
+                raise BadValue(f"{name} is a finite number and not negative, not {value}")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
-            raise ProodError("a token is one line of printable ASCII characters, and not empty")
+            raise BadValue("a token is one line of printable ASCII characters, and not empty")
 
 
 @dataclass(frozen=True)

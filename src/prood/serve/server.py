@@ -14,7 +14,7 @@ from types import FrameType
 import uvicorn
 
 from prood.detector import Detector
-from prood.errors import ProodError
+from prood.errors import BadValue, NoAccess
 from prood.models import model_path, read_metadata
 from prood.serve.app import create_app
 from prood.serve.options import LOOPBACK, About, Options
@@ -40,7 +40,7 @@ class Server(uvicorn.Server):
 def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> tuple[Detector, About]:
     """The detector of a run, a model file or a shipped model, and what its file says."""
     if name is not None and (name in ("", ".", "..") or "/" in name):
-        raise ProodError(f"/v2/models/NAME cannot be reached with the name {name!r}: give a word without a slash")
+        raise BadValue(f"/v2/models/NAME cannot be reached with the name {name!r}: give a word without a slash")
     detector, facts = Detector.load(run, device=device), read_metadata(run)
     place = model_path(run)
     own = place.resolve().parent.name if Path(run).is_dir() else place.stem
@@ -54,7 +54,7 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ProodError(f"cannot listen on {host}: {error.strerror or error}") from None
+        raise NoAccess(f"cannot listen on {host}: {error.strerror or error}") from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
@@ -62,7 +62,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         bound.close()
         reason = getattr(error, "strerror", None) or error
-        raise ProodError(f"cannot listen on {host} port {port} ({reason}): choose another with --port") from None
+        raise NoAccess(f"cannot listen on {host} port {port} ({reason}): choose another with --port") from None
     return bound
 
 
@@ -87,7 +87,7 @@ def read_token(file: Path | None) -> str | None:
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
-        raise ProodError(f"cannot read the token in {file}: {getattr(error, 'strerror', None) or error}") from None
+        raise NoAccess(f"cannot read the token in {file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def announcement(detector: Detector, about: About, options: Options, host: str, port: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +73,12 @@ class Run:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keep other processes from training into the folder meanwhile, where the system has locks for that."""
+        """Keep other processes from training into the folder meanwhile."""
         if self.folder.exists() and not self.folder.is_dir():
             yield  # which `open` refuses
             return
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(locked(self.folder, wait=False))
-            except BlockingIOError:
-                raise ProodError(f"another process is training into {self.folder}: wait for it, or end it") from None
+        busy = f"another process is training into {self.folder}: wait for it, or end it"
+        with locked(self.folder / "training", busy=busy):
             yield
 
     def settings(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from prood.atomic import locked
 from prood.data.formats import cache
 from prood.data.formats.cache import cached, open_cache
 from prood.data.formats.folder import Tree, find_pictures
@@ -70,7 +71,7 @@ def test_builds_once_and_reads_the_images_of_the_tree(root: Path, tmp_path: Path
     again = Counting(root)
     assert torch.equal(cached(again, file, "mine").load().images, made.load().images)
     assert again.seen == []
-    assert sorted(path.name for path in file.parent.iterdir()) == ["a.bin", "a.bin.lock", "a.json"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["a.bin", "a.json"]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -105,7 +106,7 @@ def test_if_none_is_readable_it_says_so(root: Path, tmp_path: Path) -> None:
         path.write_bytes(b"no picture")
     with pytest.raises(ProodError, match=f"none of the 10 pictures below {root} can be read"):
         cached(tree(root), tmp_path / "cache" / "a.bin", "mine")
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["a.bin.lock"]
+    assert not list((tmp_path / "cache").iterdir())
 
 
 def test_a_picture_that_is_gone_stops_the_build(root: Path, tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_of_several_processes_one_builds_and_the_others_wait(root: Path, tmp_pat
 def test_waits_for_whoever_holds_the_lock(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.bin"
     found = []
-    with cache._alone(file):
+    with locked(file):
         waiting = threading.Thread(target=lambda: found.append(cached(tree(root), file, "mine")))
         waiting.start()
         waiting.join(0.3)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 _SHARE = 16
 """Of a GPU's memory, the part that the planes of a chunk may take."""
@@ -34,7 +34,7 @@ class Budget:
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and not value >= low:
-                raise ProodError(f"the budget's {name} must be at least {low}, not {value}")
+                raise BadValue(f"the budget's {name} must be at least {low}, not {value}")
 
     def values_on(self, device: torch.device) -> int:
         if self.values is not None:

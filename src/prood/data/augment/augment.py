@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prood.data.augment import geometry, operations, policy
 from prood.data.augment.policy import Array
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch
 
 COLUMNS = 14
 CLOSE, FAR = (1 / 8, 1 / 2), (3 / 2, 4)
@@ -56,17 +56,17 @@ class Augment:
 
     def __post_init__(self) -> None:
         if not 0 <= self.pad <= MOST_PIXELS:
-            raise ProodError(f"augmentation cannot pad by {self.pad} pixels: choose pad from 0 to {MOST_PIXELS}")
+            raise BadValue(f"augmentation cannot pad by {self.pad} pixels: choose pad from 0 to {MOST_PIXELS}")
         if self.border not in ("zeros", "reflect"):
-            raise ProodError(f"augmentation cannot pad with {self.border!r}: choose border = 'zeros' or 'reflect'")
+            raise BadValue(f"augmentation cannot pad with {self.border!r}: choose border = 'zeros' or 'reflect'")
         if not 0 <= self.cutout <= MOST_PIXELS:
-            raise ProodError(f"augmentation cannot cut out {self.cutout} pixels: choose cutout from 0 to {MOST_PIXELS}")
+            raise BadValue(f"augmentation cannot cut out {self.cutout} pixels: choose cutout from 0 to {MOST_PIXELS}")
         if not 0 <= self.degrees <= 180:
-            raise ProodError(f"augmentation cannot turn by ±{self.degrees}°: choose degrees from 0 to 180")
+            raise BadValue(f"augmentation cannot turn by ±{self.degrees}°: choose degrees from 0 to 180")
         if not 0 <= self.scale < 1:
-            raise ProodError(f"augmentation cannot zoom by 1 ± {self.scale}: choose scale ≥ 0 and below 1")
+            raise BadValue(f"augmentation cannot zoom by 1 ± {self.scale}: choose scale ≥ 0 and below 1")
         if not 0 <= self.rescaled <= 1:
-            raise ProodError(f"augmentation cannot rescale {self.rescaled} of the images: choose rescaled from 0 to 1")
+            raise BadValue(f"augmentation cannot rescale {self.rescaled} of the images: choose rescaled from 0 to 1")
 
     def draw(self, count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """(count, COLUMNS) in float64 on the CPU, a row for each image.
@@ -113,11 +113,11 @@ class Augment:
         Row i of `draws` belongs to image i.
         """
         if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[1] not in (1, 3):
-            raise ProodError(
+            raise BadValue(
                 f"augmentation takes uint8 images NCHW of 1 or 3 channels, not {images.dtype} {tuple(images.shape)}"
             )
         if draws.shape != (len(images), COLUMNS):
-            raise ProodError(
+            raise Mismatch(
                 f"augmenting {len(images)} images takes {len(images)} × {COLUMNS} draws, not {tuple(draws.shape)}"
             )
         plan = self.plan(draws, images.shape[2], images.shape[3])

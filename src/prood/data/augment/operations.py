@@ -14,7 +14,7 @@ from torch import Tensor
 from prood.data.augment import geometry
 from prood.data.augment.blends import blend, greyed, smoothed
 from prood.data.augment.tables import TABLES, look_up
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 STEP = 8
 Way = Callable[[Tensor, Tensor], Tensor]
@@ -43,7 +43,7 @@ def operate(images: Tensor, codes: Tensor, values: Tensor) -> Tensor:
     Identity, Invert, AutoContrast, Equalize: no meaning.
     """
     if len(codes) and not 0 <= codes.min() <= codes.max() < len(OPERATIONS):
-        raise ProodError(f"operations are numbered from 0 to {len(OPERATIONS) - 1}: take codes from OPERATIONS")
+        raise BadValue(f"operations are numbered from 0 to {len(OPERATIONS) - 1}: take codes from OPERATIONS")
     plan = steps(codes, values, images.shape[2], images.shape[3])
     if images.device.type == "cpu":
         return by_rows(images, plan)

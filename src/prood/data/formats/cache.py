@@ -2,7 +2,7 @@
 
 Beside `NAME.bin` lies `NAME.json`, which says what it was made from and names the pictures that were left out because
 they are damaged. While it is made, both are called `….part`; a build that was interrupted goes on where it stopped.
-One process builds and others wait: they hold a lock on `….lock`, which the system releases with the process.
+One process builds and others wait: under a lock that the system releases with the process.
 
 The pictures are read in threads: Pillow decodes and resizes outside of Python's lock. (On two cores, pictures of
 1024×768 took 8.6 ms each with one thread, 3.7 with two, and 4.3 with two processes.)
@@ -12,9 +12,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
@@ -28,13 +26,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from prood.atomic import write_text
+from prood.atomic import locked, write_text
 from prood.data.formats.folder import Tree
 from prood.data.formats.pictures import DamagedPicture
 from prood.data.images import fingerprint
 from prood.data.sources import Shape
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess
 
 _CHUNK = 1024  # pictures between two notes of how far a build has come
 
@@ -73,7 +71,7 @@ class CacheReader:
         try:
             return np.memmap(self.file, np.uint8, "r", shape=(self.count, *self.shape))
         except (OSError, ValueError) as error:
-            raise ProodError(f"cannot read {self.file}: open the set again, which rebuilds it ({error})") from error
+            raise Damaged(f"cannot read {self.file}: open the set again, which rebuilds it ({error})") from error
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled map would be a copy of all images.
@@ -86,13 +84,13 @@ def cached(tree: Tree, file: Path, name: str, *, workers: int | None = None) -> 
     found = open_cache(file, name, tree.shape, origin)
     if found is None:
         try:
-            with _alone(file):
+            with locked(file):
                 found = open_cache(file, name, tree.shape, origin)  # perhaps another process has just built it
                 if found is None:
                     _build(tree, file, origin, workers)
                     found = open_cache(file, name, tree.shape, origin)
         except OSError as error:
-            raise ProodError(f"cannot write {file}: {error.strerror or error}") from error
+            raise NoAccess(f"cannot write {file}: {error.strerror or error}") from error
     assert found is not None
     return found
 
@@ -145,7 +143,7 @@ def _build(tree: Tree, file: Path, origin: str, workers: int | None) -> None:
     if not note.count:
         part.unlink()
         part_note.unlink()
-        raise ProodError(f"none of the {len(tree)} pictures below {tree.root} can be read: get them again")
+        raise Damaged(f"none of the {len(tree)} pictures below {tree.root} can be read: get them again")
     # The old description goes first, so that it never stands beside the new images.
     file.with_suffix(".json").unlink(missing_ok=True)
     os.replace(part, file)
@@ -187,18 +185,4 @@ def _write_note(path: Path, note: _Note) -> None:
 def _check_space(file: Path, needed: int) -> None:
     free = shutil.disk_usage(file.parent).free
     if needed > free:
-        raise ProodError(f"{file} takes {needed / 1e9:.1f} GB more and the disk has {free / 1e9:.1f} GB: make room")
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Wait until no other process builds this file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.with_name(f"{file.name}.lock").open("w") as lock:
-        try:
-            import fcntl
-        except ImportError:  # Windows: do not build in two processes at once
-            yield
-            return
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        raise NoAccess(f"{file} takes {needed / 1e9:.1f} GB more and the disk has {free / 1e9:.1f} GB: make room")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from prood.data.images import ImageSet
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, NotFound, ProodError, Unsupported
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SIDE = 32
@@ -58,17 +58,17 @@ def read_cifar100(folder: Path, split: str) -> ImageSet:
 
 def _no_layout(folder: Path, pickled: str, *layouts: Path) -> ProodError:
     if (folder / pickled).is_dir():
-        return ProodError(f"{folder / pickled} holds pickles, and Prood reads the binary files instead: {_AGAIN}")
-    return ProodError(f"{folder} does not contain {' or '.join(layout.name for layout in layouts)}: {_AGAIN}")
+        return Unsupported(f"{folder / pickled} holds pickles, and Prood reads the binary files instead: {_AGAIN}")
+    return NotFound(f"{folder} does not contain {' or '.join(layout.name for layout in layouts)}: {_AGAIN}")
 
 
 def _joined(name: str, parts: list[_Part], classes: tuple[str, ...]) -> ImageSet:
     for path, pixels, labels in parts:
         if pixels.shape != (len(labels), _PIXELS) or len(labels) == 0:
-            raise ProodError(f"{path} holds pixels {pixels.shape} for {len(labels)} labels: {_AGAIN}")
+            raise Damaged(f"{path} holds pixels {pixels.shape} for {len(labels)} labels: {_AGAIN}")
         if labels.min() < 0 or labels.max() >= len(classes):
             wrong = labels.max() if labels.min() >= 0 else labels.min()
-            raise ProodError(f"{path} holds the label {wrong}, but labels go from 0 to {len(classes) - 1}: {_AGAIN}")
+            raise Damaged(f"{path} holds the label {wrong}, but labels go from 0 to {len(classes) - 1}: {_AGAIN}")
     images = np.concatenate([part.pixels for part in parts]).reshape(-1, 3, _SIDE, _SIDE)
     labels = np.concatenate([part.labels for part in parts])
     return ImageSet(name, torch.from_numpy(images), torch.from_numpy(labels), classes)
@@ -79,7 +79,7 @@ def _read_binary(path: Path, label_bytes: int) -> _Part:
     data = np.frombuffer(_bytes(path), np.uint8)
     size = label_bytes + _PIXELS
     if len(data) % size:
-        raise ProodError(f"{path} has {len(data)} bytes, not a multiple of {size}: {_AGAIN}")
+        raise Damaged(f"{path} has {len(data)} bytes, not a multiple of {size}: {_AGAIN}")
     records = data.reshape(-1, size)
     return _Part(path, records[:, label_bytes:], records[:, label_bytes - 1].astype(np.int64))
 
@@ -89,11 +89,11 @@ def _read_pngs(paths: list[Path], labels_path: Path) -> list[_Part]:
     try:
         labels = _integers(json.loads(_bytes(labels_path)), labels_path)
     except (ValueError, RecursionError) as error:
-        raise ProodError(f"{labels_path} is no list of labels: {_AGAIN}") from error
+        raise Damaged(f"{labels_path} is no list of labels: {_AGAIN}") from error
     pixels = [_read_png(path) for path in paths]
     count = sum(map(len, pixels))
     if count != len(labels):
-        raise ProodError(f"{labels_path} holds {len(labels)} labels for the {count} images beside it: {_AGAIN}")
+        raise Damaged(f"{labels_path} holds {len(labels)} labels for the {count} images beside it: {_AGAIN}")
     ends = np.cumsum([len(part) for part in pixels])
     return [_Part(*part) for part in zip(paths, pixels, np.split(labels, ends[:-1]), strict=True)]
 
@@ -108,21 +108,21 @@ def _read_png(path: Path) -> NDArray[np.uint8]:
                 return np.asarray(picture).transpose(0, 2, 1).reshape(-1, _PIXELS)
     # Pillow raises SyntaxError and others besides OSError for a broken file.
     except Exception as error:
-        raise ProodError(f"cannot read {path} as a picture ({type(error).__name__}): {_AGAIN}") from error
-    raise ProodError(f"{path} is a picture of {size[0]} × {size[1]} pixels ({mode}), not RGB, {_PLANE} wide: {_AGAIN}")
+        raise Damaged(f"cannot read {path} as a picture ({type(error).__name__}): {_AGAIN}") from error
+    raise Damaged(f"{path} is a picture of {size[0]} × {size[1]} pixels ({mode}), not RGB, {_PLANE} wide: {_AGAIN}")
 
 
 def _names(path: Path, count: int) -> tuple[str, ...]:
     # The published list of CIFAR-10 ends in an empty line.
     names = _bytes(path).decode("utf-8", "replace").split()
     if len(names) != count:
-        raise ProodError(f"{path} names {len(names)} classes instead of {count}: {_AGAIN}")
+        raise Damaged(f"{path} names {len(names)} classes instead of {count}: {_AGAIN}")
     return tuple(names)
 
 
 def _integers(values: object, path: Path) -> NDArray[np.int64]:
     if not isinstance(values, list) or not all(type(value) is int and abs(value) < 2**31 for value in values):
-        raise ProodError(f"{path} holds no list of integers as labels: {_AGAIN}")
+        raise Damaged(f"{path} holds no list of integers as labels: {_AGAIN}")
     return np.array(values, dtype=np.int64)
 
 
@@ -132,8 +132,8 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ProodError(f"cannot read {path}: {error.strerror}") from error
+        raise NoAccess(f"cannot read {path}: {error.strerror}") from error
 
 
 def _missing(path: Path) -> ProodError:
-    return ProodError(f"there is no file {path}: {_AGAIN}")
+    return NotFound(f"there is no file {path}: {_AGAIN}")

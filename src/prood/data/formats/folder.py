@@ -17,12 +17,12 @@ from prood.data.formats.pictures import BILINEAR, crop, decode, fit, own_shape
 from prood.data.images import fingerprint
 from prood.data.sources import Shape, file_source
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")
 
 
-class OtherShape(ProodError):
+class OtherShape(Mismatch):
     """A good picture of another shape than the first one of its set."""
 
 
@@ -49,7 +49,7 @@ class Tree:
         image = decode(path)
         if self.cut:
             if image.height <= self.cut:
-                raise ProodError(f"the image {path} has {image.height} rows of pixels, {self.cut} of which are cut off")
+                raise Damaged(f"the image {path} has {image.height} rows of pixels, {self.cut} of which are cut off")
             image = image.crop((0, 0, image.width, image.height - self.cut))
         if self.size == "own":
             self._compare(path, own_shape(image))
@@ -65,7 +65,7 @@ class Tree:
         try:
             sizes = torch.tensor([os.stat(f"{root}/{name}").st_size for name in self.files])
         except OSError as error:
-            raise ProodError(f"cannot read the image {error.filename}: {error.strerror}") from error
+            raise NoAccess(f"cannot read the image {error.filename}: {error.strerror}") from error
         return fingerprint(self.files.digest(), sizes, self.shape, self.size, [int(f) for f in self.filters], self.cut)
 
     def _filter(self, name: str) -> Image.Resampling:
@@ -106,7 +106,7 @@ def find_pictures(root: Path, *parts: str) -> Names:
     """The pictures below `root`, or below these folders in it, by name: folder by folder, by code points."""
     names = Names(name for part in parts or ("",) for name in _walk(root, part))
     if not len(names):
-        raise ProodError(f"the folder {root} holds no pictures: files that end in {' '.join(ENDINGS)}")
+        raise NotFound(f"the folder {root} holds no pictures: files that end in {' '.join(ENDINGS)}")
     return names
 
 
@@ -115,9 +115,9 @@ def listed(root: Path, names: list[str], source: Path) -> Names:
     there = set(find_pictures(root))
     missing = [name for name in names if name not in there]
     if missing:
-        raise ProodError(f"{source} lists {missing[0]} ({len(missing)} missing of {len(names)}), which {root} lacks")
+        raise NotFound(f"{source} lists {missing[0]} ({len(missing)} missing of {len(names)}), which {root} lacks")
     if not names:
-        raise ProodError(f"{source} lists no pictures")
+        raise NotFound(f"{source} lists no pictures")
     return Names(names)
 
 
@@ -143,7 +143,7 @@ def _scan(folder: str) -> tuple[list[str], list[str]]:
                     files.append(entry.name)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ProodError(f"cannot read the folder {folder}: {reason}") from error
+        raise Damaged(f"cannot read the folder {folder}: {reason}") from error
     return files, folders
 
 
@@ -152,7 +152,7 @@ def _walk(root: Path, within: str, above: tuple[str, ...] = ()) -> Iterator[str]
     files, folders = _scan(place)
     real = os.path.realpath(place)
     if real in above:
-        raise ProodError(f"the folder {place} is a link to a folder that contains it: remove the link")
+        raise Unsupported(f"the folder {place} is a link to a folder that contains it: remove the link")
     inside = set(folders)
     for name in sorted(files + folders):
         path = f"{within}/{name}" if within else name

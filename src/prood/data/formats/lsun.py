@@ -14,7 +14,7 @@ from prood.data.formats.names import Names
 from prood.data.formats.pictures import decode, fit
 from prood.data.images import fingerprint
 from prood.data.sources import Shape
-from prood.errors import ProodError
+from prood.errors import Damaged, MissingPackage, NotFound, ProodError
 
 _FILE = "data.mdb"
 
@@ -34,7 +34,7 @@ class LmdbReader:
         with _reading(self.folder) as entries:
             value = entries.get(os.fsencode(name))
         if value is None:
-            raise ProodError(f"{self.folder} has lost its entry {name}: fetch the set again")
+            raise Damaged(f"{self.folder} has lost its entry {name}: fetch the set again")
         return fit(decode(value, f"{name} in {self.folder}"), self.shape)
 
     def fingerprint(self) -> str:
@@ -66,10 +66,10 @@ def _environment(folder: str) -> Any:
     try:
         import lmdb
     except ImportError as error:
-        raise ProodError(f"reading {folder} takes the package lmdb: pip install 'prood[data]'") from error
+        raise MissingPackage(f"reading {folder} takes the package lmdb: pip install 'prood[data]'") from error
     path = Path(folder, _FILE)
     if not path.is_file():
-        raise ProodError(f"there is no file {path}: fetch the set again")
+        raise NotFound(f"there is no file {path}: fetch the set again")
     try:
         environment = lmdb.open(folder, readonly=True, lock=False, readahead=False)
         pages, page = environment.info()["last_pgno"] + 1, environment.stat()["psize"]
@@ -78,9 +78,9 @@ def _environment(folder: str) -> Any:
     # To touch a page beyond the end of a file would kill the process.
     if path.stat().st_size < pages * page:
         environment.close()
-        raise ProodError(f"cannot read {path}: it is cut off, fetch the set again")
+        raise Damaged(f"cannot read {path}: it is cut off, fetch the set again")
     return environment
 
 
 def _damaged(folder: object, error: Exception) -> ProodError:
-    return ProodError(f"cannot read {folder} as an lmdb folder: fetch the set again ({type(error).__name__})")
+    return Damaged(f"cannot read {folder} as an lmdb folder: fetch the set again ({type(error).__name__})")

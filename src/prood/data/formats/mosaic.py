@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from prood.data.images import ImageSet
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, NotFound
 
 T = TypeVar("T")
 
@@ -58,10 +58,10 @@ def read_mosaic(path: Path, shape: tuple[int, int, int] | None = None, *, name: 
     name = name or f"mosaic:{path}"
     if labels is None:
         if shown == 0:
-            raise ProodError(f"the sheets of {path} are all black: make them again")
+            raise Damaged(f"the sheets of {path} are all black: make them again")
         return ImageSet(name, torch.from_numpy(images[:shown]))
     if not shown <= len(labels) <= len(images):
-        raise ProodError(f"{path}-labels.npy holds {len(labels)} labels for {shown} images: one of them is incomplete")
+        raise Damaged(f"{path}-labels.npy holds {len(labels)} labels for {shown} images: one of them is incomplete")
     classes = _classes(path.with_name("classes.txt"))
     return ImageSet(name, torch.from_numpy(images[: len(labels)]), torch.from_numpy(labels), classes)
 
@@ -77,12 +77,12 @@ def _sheets(path: Path) -> list[Path]:
         found = {int(match[1]): file for file in path.parent.iterdir() if (match := pattern.fullmatch(file.name))}
     # ValueError: a null byte in the path.
     except (OSError, ValueError) as error:
-        raise ProodError(f"cannot look into the folder {path.parent}: write mosaic:FOLDER/SPLIT") from error
+        raise NoAccess(f"cannot look into the folder {path.parent}: write mosaic:FOLDER/SPLIT") from error
     if not found:
-        raise ProodError(f"there is no {path}-00.webp: write mosaic:FOLDER/SPLIT for the sheets FOLDER/SPLIT-00.webp …")
+        raise NotFound(f"there is no {path}-00.webp: write mosaic:FOLDER/SPLIT for the sheets FOLDER/SPLIT-00.webp …")
     for number in range(max(found)):
         if number not in found:
-            raise ProodError(f"there is no {path}-{number:02d}.webp, but later sheets are there: get it, too")
+            raise NotFound(f"there is no {path}-{number:02d}.webp, but later sheets are there: get it, too")
     return [found[number] for number in sorted(found)]
 
 
@@ -102,8 +102,8 @@ def _opened(path: Path, look: Callable[[Image.Image], T]) -> T:
                 return look(sheet)
     # Pillow raises SyntaxError, ValueError and others besides OSError for a broken file.
     except Exception as error:
-        raise ProodError(f"cannot read the sheet {path} ({type(error).__name__}): get it again") from error
-    raise ProodError(
+        raise Damaged(f"cannot read the sheet {path} ({type(error).__name__}): get it again") from error
+    raise Damaged(
         f"the sheet {path} has {width} × {height} pixels: it must be {_COLUMNS * _SIDE} wide and a multiple of "
         f"{_SIDE} high"
     )
@@ -117,9 +117,9 @@ def _labels(path: Path) -> NDArray[np.int64] | None:
             labels = np.load(file, allow_pickle=False)
     # NumPy's parser fails in many ways on a broken file.
     except Exception as error:
-        raise ProodError(f"cannot read labels from {path} ({type(error).__name__}): get it again") from error
+        raise Damaged(f"cannot read labels from {path} ({type(error).__name__}): get it again") from error
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise ProodError(f"{path} holds no list of integers: write it with numpy.save(path, labels)")
+        raise Damaged(f"{path} holds no list of integers: write it with numpy.save(path, labels)")
     return labels.astype(np.int64)
 
 
@@ -129,4 +129,4 @@ def _classes(path: Path) -> tuple[str, ...] | None:
     try:
         return tuple(path.read_text(encoding="utf-8").splitlines())
     except (OSError, ValueError) as error:
-        raise ProodError(f"cannot read the names of the classes in {path}: write a name a line in UTF-8") from error
+        raise Damaged(f"cannot read the names of the classes in {path}: write a name a line in UTF-8") from error

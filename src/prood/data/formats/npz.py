@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from prood.data.images import ImageSet
 from prood.data.sources import Shape, file_source
-from prood.errors import ProodError
+from prood.errors import Damaged, NotFound
 
 _CHANNELS = (1, 3)
 
@@ -25,10 +25,10 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
         if not all(isinstance(part, np.ndarray) for part in (images, labels) if part is not None):
             raise TypeError
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise ProodError(f"there is no file {path}: give the path of an .npz archive") from error
+        raise NotFound(f"there is no file {path}: give the path of an .npz archive") from error
     # A foreign or truncated file can fail anywhere inside zip, zlib or NumPy's header parser, in a dozen ways.
     except Exception as error:
-        raise ProodError(
+        raise Damaged(
             f"cannot read images from {path}: write it with numpy.savez(path, images=..., labels=...) "
             f"({type(error).__name__})"
         ) from error
@@ -39,7 +39,7 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
 
 def _to_nchw(images: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise ProodError(
+        raise Damaged(
             f"{path} holds images of type {images.dtype} and shape {images.shape}: "
             "store uint8 as (N, H, W), (N, H, W, C) or (N, C, H, W)"
         )
@@ -50,7 +50,7 @@ def _to_nchw(images: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
         # Guessing wrong would turn images into stripes without a word.
         if first == last:
             fault = "either first or last" if first else "neither first nor last"
-            raise ProodError(
+            raise Damaged(
                 f"{path} holds images of shape {images.shape}, where 1 or 3 channels could stand {fault}: "
                 "store grey images as (N, H, W), others as (N, H, W, 3)"
             )
@@ -61,7 +61,7 @@ def _to_nchw(images: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
 
 def _to_labels(labels: NDArray[np.generic], path: Path) -> NDArray[np.int64]:
     if labels.dtype.kind not in "iu":
-        raise ProodError(f"{path} holds labels of type {labels.dtype}: store integers that count from 0")
+        raise Damaged(f"{path} holds labels of type {labels.dtype}: store integers that count from 0")
     # A column of labels is what some public archives hold; any other shape is refused by ImageSet.
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

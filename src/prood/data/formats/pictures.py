@@ -18,7 +18,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from prood.data.sources import Shape
-from prood.errors import ProodError
+from prood.errors import Damaged, Mismatch
 
 BILINEAR = Image.Resampling.BILINEAR
 
@@ -35,7 +35,7 @@ _MODES = {1: "L", 3: "RGB"}
 _GREY = ("1", "L", "LA")
 
 
-class DamagedPicture(ProodError):
+class DamagedPicture(Damaged):
     """The file can be read, and what it holds is no whole picture."""
 
 
@@ -46,7 +46,7 @@ def decode(source: Path | bytes, name: str = "") -> Image.Image:
         try:
             source = source.read_bytes()
         except (OSError, ValueError) as error:
-            raise ProodError(f"cannot read the image {name}: {_reason(error)}") from error
+            raise Damaged(f"cannot read the image {name}: {_reason(error)}") from error
     try:
         # Pillow warns of odd EXIF data, which many pictures of ImageNet have and which does not matter here.
         with warnings.catch_warnings():
@@ -102,7 +102,7 @@ def _centre(size: tuple[int, int], width: int, height: int) -> tuple[int, int, i
 def _tensor(image: Image.Image, shape: Shape, how: Image.Resampling, box: tuple[int, int, int, int]) -> Tensor:
     channels, height, width = shape
     if channels not in _MODES:
-        raise ProodError(f"pictures have 1 or 3 channels: they cannot match images of shape {shape}")
+        raise Mismatch(f"pictures have 1 or 3 channels: they cannot match images of shape {shape}")
     if image.mode != _MODES[channels]:
         image = image.convert(_MODES[channels])
     pixels = torch.from_numpy(np.array(image.resize((width, height), how, box=box)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood.data.images import fingerprint
-from prood.errors import ProodError
+from prood.errors import Damaged, NotFound
 
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
@@ -58,11 +58,11 @@ class TinyImages:
         """The file as it lies on disk, opened with the first image that is read and then kept."""
         count = count_images(self.path)
         if count < self.stop:
-            raise ProodError(f"{self.path} has become shorter than {self.stop} images: copy it again")
+            raise Damaged(f"{self.path} has become shorter than {self.stop} images: copy it again")
         try:
             return np.memmap(self.path, np.uint8, "r", shape=(count, _PIXELS))
         except (OSError, ValueError) as error:
-            raise ProodError(f"cannot read {self.path}: {error}") from error
+            raise Damaged(f"cannot read {self.path}: {error}") from error
 
     def __getstate__(self) -> dict[str, object]:
         # A pickled map would be the whole file.
@@ -74,9 +74,9 @@ def count_images(path: Path) -> int:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise ProodError(f"there is no file {path}: put tiny_images.bin there") from error
+        raise NotFound(f"there is no file {path}: put tiny_images.bin there") from error
     if size == 0 or size % _PIXELS:
-        raise ProodError(f"{path} has {size} bytes, which is no multiple of {_PIXELS}: it is incomplete, copy it again")
+        raise Damaged(f"{path} has {size} bytes, which is no multiple of {_PIXELS}: it is incomplete, copy it again")
     return size // _PIXELS
 
 
@@ -90,13 +90,13 @@ def read_excluded(paths: list[Path], count: int) -> NDArray[np.int64]:
         try:
             lines = path.read_text(encoding="ascii").splitlines()
         except (OSError, ValueError) as error:
-            raise ProodError(f"cannot read the indices in {path}: copy it again ({type(error).__name__})") from error
+            raise Damaged(f"cannot read the indices in {path}: copy it again ({type(error).__name__})") from error
         for number, line in enumerate(lines, 1):
             text = line.strip()
             # Nineteen digits are too many, and int() refuses thousands of them with an error of its own.
             if not text.isdigit() or len(text) > 18:
-                raise ProodError(f"line {number} of {path} is {text[:20]!r}, not an index: copy the list again")
+                raise Damaged(f"line {number} of {path} is {text[:20]!r}, not an index: copy the list again")
             if int(text) > count:
-                raise ProodError(f"line {number} of {path} is {text}, but there are {count} images: one is incomplete")
+                raise Damaged(f"line {number} of {path} is {text}, but there are {count} images: one is incomplete")
             found.add(int(text) - 1)
     return np.array(sorted(found - {-1}), dtype=np.int64)

@@ -13,7 +13,7 @@ from prood.data.catalog import Facts, Public
 from prood.data.formats.folder import Tree, find_pictures, subfolders
 from prood.data.sources import Shape, public_source
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import Damaged
 
 # First and last class, both included; a class is the rank of its WordNet id among the 1,000.
 GROUPS = {
@@ -83,7 +83,7 @@ def _ids(root: Path) -> list[str]:
     """The 1,000 WordNet ids in order. One folder too few, and all later classes would be taken for their neighbours."""
     ids = [name for name in subfolders(root) if re.fullmatch(r"n\d{8}", name)]
     if len(ids) != _CLASSES:
-        raise ProodError(
+        raise Damaged(
             f"{root} holds {len(ids)} class folders such as n01440764 and not {_CLASSES:,}: "
             "unpack ILSVRC2012 with one folder a class"
         )

@@ -13,7 +13,7 @@ from prood.data.formats.folder import Tree, find_pictures, listed
 from prood.data.formats.matlab import read_mat
 from prood.data.sources import Shape, public_source
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import Damaged
 
 _SHAPE = (3, 224, 224)
 _OXFORD = "https://www.robots.ox.ac.uk/~vgg/data"
@@ -65,7 +65,7 @@ def flowers(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     variable = {"train": "trnid", "validation": "valid", "test": "tstid"}[split]
     numbers = read_mat(path, variable)[variable].ravel()
     if not np.issubdtype(numbers.dtype, np.number) or (numbers != np.round(numbers)).any():
-        raise ProodError(f"{path} holds no picture numbers in '{variable}': fetch the set again")
+        raise Damaged(f"{path} holds no picture numbers in '{variable}': fetch the set again")
     names = [f"image_{int(number):05d}.jpg" for number in numbers]
     tree = Tree(root, listed(root, names, path), shape or _SHAPE)
     return StoredSet(f"flowers:{split}", tree, tree.shape)
@@ -128,4 +128,4 @@ def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").split()
     except (OSError, ValueError) as error:
-        raise ProodError(f"cannot read the list of pictures {path}: fetch the set again ({error})") from error
+        raise Damaged(f"cannot read the list of pictures {path}: fetch the set again ({error})") from error

@@ -12,7 +12,7 @@ from prood.data.catalog import Download, Facts, Public
 from prood.data.formats.matlab import read_mat
 from prood.data.images import ImageSet
 from prood.data.sources import Shape, public_source
-from prood.errors import ProodError
+from prood.errors import Damaged
 
 _PAGE = "http://ufldl.stanford.edu/housenumbers"
 _AGAIN = "fetch it again with 'prood data fetch svhn --again'"
@@ -44,11 +44,11 @@ def svhn(folder: Path, split: str, shape: Shape | None = None) -> ImageSet:
     content = read_mat(path, "X", "y")
     pixels, digits = content["X"], content["y"]
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3] == 0:
-        raise ProodError(f"{path} holds images of type {pixels.dtype} and shape {pixels.shape}: {_AGAIN}")
+        raise Damaged(f"{path} holds images of type {pixels.dtype} and shape {pixels.shape}: {_AGAIN}")
     if digits.size != pixels.shape[3]:
-        raise ProodError(f"{path} holds {digits.size} labels for {pixels.shape[3]} images: {_AGAIN}")
+        raise Damaged(f"{path} holds {digits.size} labels for {pixels.shape[3]} images: {_AGAIN}")
     if digits.dtype.kind not in "iuf" or not np.isin(digits, range(1, 11)).all():
-        raise ProodError(f"{path} holds labels that are not 1 to 10: {_AGAIN}")
+        raise Damaged(f"{path} holds labels that are not 1 to 10: {_AGAIN}")
     images = np.ascontiguousarray(pixels.transpose(3, 2, 0, 1))
     labels = digits.ravel().astype(np.int64) % 10
     return ImageSet(f"svhn:{split}", torch.from_numpy(images), torch.from_numpy(labels), tuple("0123456789"))

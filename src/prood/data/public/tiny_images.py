@@ -12,7 +12,7 @@ from prood.data.formats.tiny_images import TinyImages, count_images, read_exclud
 from prood.data.order import generator
 from prood.data.sources import Shape, public_source
 from prood.data.stored import StoredSet
-from prood.errors import ProodError
+from prood.errors import Damaged, NotFound
 
 FILE = "tiny_images.bin"
 LISTS = "*cifar_idxs.txt"
@@ -31,7 +31,7 @@ def read_tiny_images(folder: Path, split: str, boundary: int = BOUNDARY) -> Stor
     count = count_images(path)
     lists = sorted(folder.glob(LISTS))
     if split == "train" and not lists:
-        raise ProodError(
+        raise NotFound(
             f"there is no list of the images of CIFAR in {folder}: CIFAR is a part of the Tiny Images and must not be "
             "trained on as out-distribution, so put 80mn_cifar_idxs.txt there"
         )
@@ -39,7 +39,7 @@ def read_tiny_images(folder: Path, split: str, boundary: int = BOUNDARY) -> Stor
     name, shape = f"tiny-images:{split}", (3, 32, 32)
     if split == "train":
         if count <= boundary:
-            raise ProodError(f"{path} has {count} images, and train begins after {boundary}: copy all of it")
+            raise Damaged(f"{path} has {count} images, and train begins after {boundary}: copy all of it")
         return StoredSet(name, TinyImages(path, boundary, count, excluded), shape)
     stop = min(boundary, count)
     # Drawn before any image is left out, so that a list changes no more than it must.

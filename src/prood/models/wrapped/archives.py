@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from prood.errors import ProodError
+from prood.errors import Damaged, ProodError, Unsupported
 
 _MEMBERS = re.compile(
     r"models/model\.json|data/weights/\w+(\.json)?|data/constants/\w+(\.json)?|data/sample_inputs/model\.pt"
@@ -66,7 +66,7 @@ def checked_export(content: bytes) -> bytes:
                 raise _refused("a pickled tensor or object")
         model = json.loads(members["models/model.json"])
     except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, NotImplementedError) as error:
-        raise ProodError(f"the .pt2 is damaged or of another version of torch ({error!r}): export it again") from None
+        raise Damaged(f"the .pt2 is damaged or of another version of torch ({error!r}): export it again") from None
     for key, text in _strings(model):
         if key in ("target", "as_operator") and not _TARGETS.fullmatch(text):
             raise _refused(f"the operator {text}")
@@ -128,6 +128,6 @@ def _plain(node: ast.AST) -> bool:
 
 
 def _refused(what: str) -> ProodError:
-    return ProodError(
+    return Unsupported(
         f"the .pt2 holds {what}, and Prood opens only networks of plain tensor operations: export it to ONNX instead"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from prood.errors import ProodError
+from prood.errors import MissingPackage
 
 
 def imported(name: str, install: str) -> Any:
@@ -13,7 +13,7 @@ def imported(name: str, install: str) -> Any:
     try:
         return importlib.import_module(name)
     except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision beside a torch that it was not built for
-        raise ProodError(
+        raise MissingPackage(
             f"this classifier needs {name.partition('.')[0]}, which cannot be imported ({first_line(error)}): "
             f"install it with {install}"
         ) from None

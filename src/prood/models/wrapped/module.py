@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.atomic import write_bytes
-from prood.errors import ProodError
+from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.models.architectures import architecture, build
 from prood.models.wrapped.foreign import first_line
 from prood.models.wrapped.outputs import logits_of
@@ -48,13 +48,11 @@ class Facts:
         known = (*ENDINGS, "torchvision", "timm", "hf", "prood")
         stored = self.kind in ENDINGS
         if self.kind not in known or self.layout not in LAYOUTS or self.classes < 2 or (self.batch or 1) < 1:
-            raise ProodError(
-                f"no wrapped classifier is of kind {self.kind!r} with {self.classes} classes, as is written"
-            )
+            raise Damaged(f"no wrapped classifier is of kind {self.kind!r} with {self.classes} classes, as is written")
         if stored and (not self.file or not self.sha256 or Path(self.file).name != self.file):
-            raise ProodError(f"a wrapped {self.kind} classifier has a file beside the model's, not {self.file!r}")
+            raise Damaged(f"a wrapped {self.kind} classifier has a file beside the model's, not {self.file!r}")
         if not stored and not isinstance(self.model, Mapping):
-            raise ProodError(f"a wrapped {self.kind} classifier says what it is built from, not {self.model!r}")
+            raise Damaged(f"a wrapped {self.kind} classifier says what it is built from, not {self.model!r}")
 
     def spec(self) -> dict[str, Any]:
         facts = asdict(self) | {"preprocessing": self.preprocessing.spec()}
@@ -99,7 +97,7 @@ class Wrapped(nn.Module):
             # The smallest normal number: what underflowed to zero has no finite logarithm, and no gradient.
             logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
         if logits.shape != (images.shape[0], self.facts.classes):
-            raise ProodError(
+            raise Mismatch(
                 f"the classifier returned {tuple(logits.shape)} for {len(images)} images, and {self.facts.classes} "
                 "classes when it was wrapped"
             )
@@ -121,21 +119,21 @@ class Wrapped(nn.Module):
     def _called(self, prepared: Tensor) -> Tensor:
         run = self.network if self.program is None else self.program.run
         if run is None:
-            raise ProodError("the classifier's file is not opened yet: load the model with prood.load")
+            raise Unsupported("the classifier's file is not opened yet: load the model with prood.load")
         return logits_of(run(prepared), output=self.facts.output)
 
     def attach(self, folder: Path) -> None:
         """Open what lies in the folder of the model's file."""
         if bytes(self.digest.tolist()) != self.facts.digest():
-            raise ProodError(f"the model in {folder} has another wrapped classifier than it describes: wrap it again")
+            raise Mismatch(f"the model in {folder} has another wrapped classifier than it describes: wrap it again")
         if self.facts.file is not None:
             path = folder / self.facts.file
             try:
                 content = path.read_bytes()
             except OSError as error:
-                raise ProodError(f"the wrapped classifier {path} cannot be read: {error.strerror or error}") from None
+                raise NoAccess(f"the wrapped classifier {path} cannot be read: {error.strerror or error}") from None
             if sha256(content) != self.facts.sha256:
-                raise ProodError(f"{path} is not the file that was wrapped: its hash differs; wrap it again")
+                raise Mismatch(f"{path} is not the file that was wrapped: its hash differs; wrap it again")
             self.program, self.path = open_program(self.facts.kind, content), path
 
     def store(self, folder: Path) -> None:
@@ -148,11 +146,9 @@ class Wrapped(nn.Module):
         try:
             content = self.path.read_bytes() if self.content is None and self.path else self.content or b""
         except OSError:
-            raise ProodError(
-                f"the file {self.path} of the classifier is gone: load the model from where it is"
-            ) from None
+            raise NotFound(f"the file {self.path} of the classifier is gone: load the model from where it is") from None
         if sha256(content) != self.facts.sha256:
-            raise ProodError(f"{self.path} was changed since the model was loaded: load it again")
+            raise Mismatch(f"{self.path} was changed since the model was loaded: load it again")
         write_bytes(target, content)
         self.path, self.content = target, None
 
@@ -170,7 +166,7 @@ def _wrapped(**facts: Any) -> nn.Module:
         values = facts | {"preprocessing": Preprocessing.of(facts["preprocessing"])}
         read = Facts(**values)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ProodError(f"the description of a wrapped classifier cannot be read: {first_line(error)}") from None
+        raise Damaged(f"the description of a wrapped classifier cannot be read: {first_line(error)}") from None
     if read.model is None:
         return Wrapped(read)
     return Wrapped(read, build(read.model) if read.kind == "prood" else build_network(read.kind, read.model))

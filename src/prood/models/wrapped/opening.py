@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prood.errors import ProodError
+from prood.errors import BadValue, Diverged, Mismatch, NoAccess, NotFound, ProodError, Unsupported
 from prood.models.architectures import spec_of
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD
@@ -66,13 +66,13 @@ def open_classifier(
     answer = _raw(_made(facts, source), images, source)
     count = answer.shape[1]
     if count < 2:
-        raise ProodError(f"{classifier} returns one number for an image: a classifier has two classes or more")
+        raise Unsupported(f"{classifier} returns one number for an image: a classifier has two classes or more")
     is_softmax = look_like_probabilities(answer) if options.probabilities is None else options.probabilities
     if is_softmax and not (answer >= 0).all():
-        raise ProodError(f"{classifier} returns negative numbers: they are logits and no probabilities")
+        raise Unsupported(f"{classifier} returns negative numbers: they are logits and no probabilities")
     names = tuple(classes) if classes is not None else source.names
     if names is not None and len(names) != count:
-        raise ProodError(f"{classifier} has {count} classes, and there are {len(names)} names for them")
+        raise Mismatch(f"{classifier} has {count} classes, and there are {len(names)} names for them")
     wrapped = _made(replace(facts, classes=count, probabilities=is_softmax), source)
     _try(wrapped, images)
     return wrapped, names
@@ -90,12 +90,12 @@ def _found(text: str, options: WrapOptions, classes: int | None) -> Source:
     if colon and package in PACKAGES:
         return open_network(package, name, weights=options.weights, classes=classes)
     if options.weights is not None:
-        raise ProodError("--weights belongs to torchvision:NAME and timm:NAME: this classifier has its own")
+        raise BadValue("--weights belongs to torchvision:NAME and timm:NAME: this classifier has its own")
     path = Path(text)
     if path.is_file() and path.suffix != ".safetensors":
         return _program(path)
     if path.suffix in (*ENDINGS.values(), ".pth"):
-        raise ProodError(f"there is no file {path}: name a classifier's file, a run, or torchvision:, timm: or hf:NAME")
+        raise NotFound(f"there is no file {path}: name a classifier's file, a run, or torchvision:, timm: or hf:NAME")
     return _of_ours(text)
 
 
@@ -103,7 +103,7 @@ def _program(path: Path) -> Source:
     try:
         content = content_of(path)
     except OSError as error:
-        raise ProodError(f"cannot read {path}: {error.strerror or error}") from None
+        raise NoAccess(f"cannot read {path}: {error.strerror or error}") from None
     kind = kind_of(path, content)
     program = open_program(kind, content)
     weights = () if program.network is None else program.network.parameters()
@@ -123,7 +123,7 @@ def _of_ours(text: str) -> Source:
 
     network, about = load(text)
     if isinstance(network, Discriminator | ProoD | Wrapped):
-        raise ProodError(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
+        raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
     first = next((value for value in network.parameters() if value.ndim == 4), None)
     return Source(
         "prood",
@@ -165,7 +165,7 @@ def _declared(
     if axes is None:
         return "NCHW", None, shape
     if len(axes) != 4:
-        raise ProodError(f"the classifier takes input with {len(axes)} axes: images have four, (N, C, H, W)")
+        raise Unsupported(f"the classifier takes input with {len(axes)} axes: images have four, (N, C, H, W)")
     last = axes[3] in (1, 3) and axes[1] not in (1, 3)
     batch, *sides = axes if not last else (axes[0], axes[3], axes[1], axes[2])
     channels, height, width = (side or known for side, known in zip(sides, shape, strict=True))
@@ -186,14 +186,14 @@ def _raw(wrapped: Wrapped, images: Tensor, source: Source) -> Tensor:
     except ProodError:
         raise
     except Exception as error:  # whatever a foreign network raises for images that it does not take
-        raise ProodError(
+        raise Mismatch(
             f"the {source.kind} classifier does not take images as {wrapped.facts.preprocessing} "
             f"({first_line(error)}): say what it takes with --image 3x224x224"
         ) from None
     if len(answer) != len(images):
-        raise ProodError(f"the classifier returned {len(answer)} answers to {len(images)} images")
+        raise Unsupported(f"the classifier returned {len(answer)} answers to {len(images)} images")
     if not answer.isfinite().all():
-        raise ProodError(
+        raise Diverged(
             "the classifier answers NaN or infinity to plain images: look at its weights, and at --mean and --std"
         )
     return answer
@@ -205,7 +205,7 @@ def _try(wrapped: Wrapped, images: Tensor) -> None:
     first, again, alone = wrapped(images), wrapped(images), wrapped(images[:1])
     slack = 1e-3 * (1 + first.abs().max())
     if (first - again).abs().max() > slack or (first[:1] - alone).abs().max() > slack:
-        raise ProodError(
+        raise Unsupported(
             "the classifier answers an image otherwise the next time, or in another batch, as in training mode: call "
             ".eval() on it before the export"
         )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 
 
 def logits_of(returned: Any, *, output: str | int | None = None) -> Tensor:
@@ -21,7 +21,7 @@ def logits_of(returned: Any, *, output: str | int | None = None) -> Tensor:
     while values.ndim > 2 and values.shape[-1] == 1:
         values = values.squeeze(-1)
     if values.ndim != 2 or not values.is_floating_point():
-        raise ProodError(
+        raise Unsupported(
             f"the classifier returns {values.dtype} of shape {tuple(values.shape)}: it must return logits or "
             "probabilities of shape (images, classes)"
         )
@@ -37,19 +37,19 @@ def look_like_probabilities(values: Tensor) -> bool:
 def _chosen(returned: Any, output: str | int | None) -> Tensor:
     if isinstance(returned, Tensor):
         if output is not None:
-            raise ProodError(f"the classifier returns one tensor, and none that is called {output!r}")
+            raise UnknownName(f"the classifier returns one tensor, and none that is called {output!r}")
         return returned
     entries = _entries(returned)
     tensors = {name: value for name, value in entries.items() if isinstance(value, Tensor)}
     if output is not None:
         name = int(output) if str(output).isdigit() and output not in tensors else output
         if name not in tensors:
-            raise ProodError(f"the classifier returns nothing that is called {output!r}, but {_listed(tensors)}")
+            raise UnknownName(f"the classifier returns nothing that is called {output!r}, but {_listed(tensors)}")
         return tensors[name]
     if "logits" in tensors:
         return tensors["logits"]
     if len(tensors) != 1:
-        raise ProodError(f"the classifier returns {_listed(tensors)}: say which are the logits with --output")
+        raise BadValue(f"the classifier returns {_listed(tensors)}: say which are the logits with --output")
     return next(iter(tensors.values()))
 
 

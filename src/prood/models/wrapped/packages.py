@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import BadValue, Damaged, Mismatch, ProodError, Unsupported
 from prood.models.wrapped.foreign import first_line, imported
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.source import Source
@@ -32,7 +32,7 @@ def build_network(kind: str, model: Mapping[str, Any]) -> nn.Module:
     except ProodError:
         raise
     except Exception as error:  # packages raise what they like
-        raise ProodError(f"{kind} cannot build {model.get('name', 'the model')}: {first_line(error)}") from None
+        raise Unsupported(f"{kind} cannot build {model.get('name', 'the model')}: {first_line(error)}") from None
 
 
 def open_network(kind: str, name: str, *, weights: Path | None, classes: int | None) -> Source:
@@ -43,7 +43,7 @@ def open_network(kind: str, name: str, *, weights: Path | None, classes: int | N
     except ProodError:
         raise
     except Exception as error:  # no network, no such model, a package's own errors
-        raise ProodError(f"{kind} cannot give the classifier {name!r}: {first_line(error)}") from None
+        raise Unsupported(f"{kind} cannot give the classifier {name!r}: {first_line(error)}") from None
 
 
 def _build_torchvision(model: dict[str, Any]) -> nn.Module:
@@ -131,7 +131,7 @@ def _build_hf(model: dict[str, Any]) -> nn.Module:
 
 def _open_hf(name: str, weights: Path | None, classes: int | None) -> Source:
     if weights is not None:
-        raise ProodError("--weights belongs to torchvision:NAME and timm:NAME: a Hugging Face folder has its own")
+        raise BadValue("--weights belongs to torchvision:NAME and timm:NAME: a Hugging Face folder has its own")
     transformers = _package("transformers")
     # Safetensors only, and no code that a repository brings along.
     network = transformers.AutoModelForImageClassification.from_pretrained(
@@ -139,7 +139,7 @@ def _open_hf(name: str, weights: Path | None, classes: int | None) -> Source:
     )
     config = network.config
     if config.problem_type == "multi_label_classification":
-        raise ProodError(f"{name} gives each class a probability of its own: Prood needs one class for an image")
+        raise Unsupported(f"{name} gives each class a probability of its own: Prood needs one class for an image")
     labels = getattr(config, "id2label", None) or {}
     names: tuple[str, ...] | None = tuple(str(labels[key]) for key in sorted(labels, key=int))
     if all(re.fullmatch(r"LABEL_\d+", one) for one in names or ()):  # what transformers writes where nobody named them
@@ -206,21 +206,21 @@ def _hf_size(
 
 def _weights(path: Path) -> dict[str, Tensor]:
     if path.suffix != ".safetensors":
-        raise ProodError(
+        raise Unsupported(
             f"{path} is no .safetensors file, and Prood loads no pickle: write it with "
             "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
         )
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise ProodError(f"cannot read the weights {path}: {first_line(error)}") from None
+        raise Damaged(f"cannot read the weights {path}: {first_line(error)}") from None
 
 
 def _count(network: nn.Module, weights: Mapping[str, Tensor], classes: int | None) -> int:
     """The number of classes: of the names given, or the length of the last bias, which is the last layer's."""
     last = list(network.state_dict())[-1]
     if classes is None and last not in weights:
-        raise ProodError(f"the weights hold no {last}: they belong to another network")
+        raise Mismatch(f"the weights hold no {last}: they belong to another network")
     return len(weights[last]) if classes is None else classes
 
 
@@ -229,7 +229,7 @@ def _loaded(network: nn.Module, values: Mapping[str, Tensor], path: Path) -> nn.
         network.load_state_dict(dict(values))
     except RuntimeError as error:
         detail = " ".join(str(error).split())[:200]
-        raise ProodError(f"{path} does not hold weights of this network: {detail}") from None
+        raise Mismatch(f"{path} does not hold weights of this network: {detail}") from None
     return network
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prood.errors import ProodError
+from prood.errors import BadValue, Damaged, Mismatch, UnknownName
 
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow makes grey of colour
@@ -38,23 +38,23 @@ class Preprocessing:
     def __post_init__(self) -> None:
         channels, height, width = self.image
         if channels not in (1, 3) or min(height, width) < 1:
-            raise ProodError(f"a classifier takes grey or colour images, (1 or 3, height, width), not {self.image}")
+            raise BadValue(f"a classifier takes grey or colour images, (1 or 3, height, width), not {self.image}")
         if self.interpolation not in INTERPOLATIONS:
-            raise ProodError(
+            raise UnknownName(
                 f"unknown interpolation {self.interpolation!r}: choose one of {', '.join(INTERPOLATIONS)}, the nearest "
                 "to the model's own"
             )
         sides = (self.resize,) if isinstance(self.resize, int) else self.resize or ()
         if any(side < 1 for side in sides):
-            raise ProodError(f"an image is resized to sides of one pixel at least, not {self.resize}")
+            raise BadValue(f"an image is resized to sides of one pixel at least, not {self.resize}")
         for name, values in {"mean": self.mean, "std": self.std}.items():
             if len(values) not in (1, channels):
-                raise ProodError(f"{name} has {len(values)} numbers: give one, or one for each of {channels} channels")
+                raise BadValue(f"{name} has {len(values)} numbers: give one, or one for each of {channels} channels")
         if not all(value > 0 for value in self.std):
-            raise ProodError(f"every std is positive, not {self.std}")
+            raise BadValue(f"every std is positive, not {self.std}")
         for name, values in {"mean": self.mean, "std": self.std}.items():
             if not all(abs(value) <= _LARGEST for value in values):  # written so that NaN fails it
-                raise ProodError(f"every {name} is a finite number, not {values}: give the classifier's own")
+                raise BadValue(f"every {name} is a finite number, not {values}: give the classifier's own")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Preprocessing:
@@ -65,7 +65,7 @@ class Preprocessing:
             }
             return cls(**kept)
         except (TypeError, ValueError) as error:
-            raise ProodError(f"the preprocessing of a wrapped classifier cannot be read: {error}") from None
+            raise Damaged(f"the preprocessing of a wrapped classifier cannot be read: {error}") from None
 
     def spec(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
@@ -86,7 +86,7 @@ class Preprocessing:
         channels, height, width = self.image
         images = _resized(images, self._size(images), self.interpolation)
         if images.shape[-2] < height or images.shape[-1] < width:
-            raise ProodError(f"an image of {_by(images)} is too small to cut {height}×{width} from: resize it to more")
+            raise BadValue(f"an image of {_by(images)} is too small to cut {height}×{width} from: resize it to more")
         # Halves are rounded as torchvision and timm do it.
         top, left = round((images.shape[-2] - height) / 2), round((images.shape[-1] - width) / 2)
         return _recoloured(images[..., top : top + height, left : left + width], channels)
@@ -122,7 +122,7 @@ def _recoloured(images: Tensor, channels: int) -> Tensor:
     if (given, channels) == (3, 1):
         weights = torch.tensor(_LUMA, dtype=images.dtype, device=images.device)
         return (images * weights[:, None, None]).sum(1, keepdim=True)
-    raise ProodError(f"images with {given} channels cannot be made into images with {channels}")
+    raise Mismatch(f"images with {given} channels cannot be made into images with {channels}")
 
 
 def _by(images: Tensor) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import Damaged, ProodError, Unsupported
 from prood.models.wrapped.archives import archive_kind, checked_export
 from prood.models.wrapped.foreign import first_line, imported
 
@@ -44,11 +44,11 @@ def kind_of(path: Path, content: bytes) -> str:
     if kind in ENDINGS:
         return kind
     if kind == "weights" or path.suffix in (".pth", ".ckpt", ".bin"):
-        raise ProodError(
+        raise Unsupported(
             f"{path} holds weights without a network, as a pickle, which Prood never loads: export the model to ONNX "
             "or with torch.export, or give weights as --weights FILE.safetensors with torchvision:NAME or timm:NAME"
         )
-    raise ProodError(f"{path} is neither ONNX (.onnx) nor TorchScript (.pt) nor an exported program (.pt2)")
+    raise Unsupported(f"{path} is neither ONNX (.onnx) nor TorchScript (.pt) nor an exported program (.pt2)")
 
 
 def content_of(path: Path) -> bytes:
@@ -64,7 +64,7 @@ def content_of(path: Path) -> bytes:
             return content
         whole: bytes = onnx.load(path).SerializeToString()
     except Exception as error:  # protobuf's errors, files that are missing, graphs of 2 GiB
-        raise ProodError(f"cannot read {path} as ONNX: {first_line(error)}") from None
+        raise Damaged(f"cannot read {path} as ONNX: {first_line(error)}") from None
     return whole
 
 
@@ -80,7 +80,7 @@ def open_program(kind: str, content: bytes) -> Program:
     except ProodError:
         raise
     except Exception as error:  # foreign loaders raise what they like
-        raise ProodError(f"the classifier's file cannot be opened as {kind}: {first_line(error)}") from None
+        raise Unsupported(f"the classifier's file cannot be opened as {kind}: {first_line(error)}") from None
 
 
 def _open_onnx(content: bytes) -> Program:
@@ -92,13 +92,13 @@ def _open_onnx(content: bytes) -> Program:
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type not in _TYPES:
         listed = ", ".join(f"{one.name} ({one.type})" for one in inputs)
-        raise ProodError(f"the ONNX classifier takes {listed}: it must take one batch of floating-point images")
+        raise Unsupported(f"the ONNX classifier takes {listed}: it must take one batch of floating-point images")
     name, kind = inputs[0].name, _TYPES[inputs[0].type]
     outputs = [one.name for one in session.get_outputs()]
 
     def run(images: Tensor) -> dict[str, Tensor]:
         if images.requires_grad and torch.is_grad_enabled():
-            raise ProodError(
+            raise Unsupported(
                 "the classifier runs in onnxruntime, which has no gradients: attack it by 'prood evaluate' with "
                 "--attacks square"
             )
@@ -124,7 +124,7 @@ def _open_export(content: bytes) -> Program:
     program = torch.export.load(io.BytesIO(checked_export(content)))
     names = program.graph_signature.user_inputs
     if len(names) != 1:
-        raise ProodError(f"the exported program takes {len(names)} inputs: it must take one batch of images")
+        raise Unsupported(f"the exported program takes {len(names)} inputs: it must take one batch of images")
     (entry,) = (node for node in program.graph.nodes if node.op == "placeholder" and node.name == names[0])
     shape = tuple(axis if isinstance(axis, int) else None for axis in entry.meta["val"].shape)
     network = program.module()
