@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from prood import reproduce as module
-from prood.reproduce.experiments import EXPERIMENTS
+from prood.report.experiments import EXPERIMENTS
 
 
 @pytest.fixture

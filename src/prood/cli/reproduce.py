@@ -86,7 +86,6 @@ def study(
     prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
     already is not made again. 'prood results' then makes the page of all published results.
     """
-    from dataclasses import replace
 
     from prood import processes
     from prood.cli.console import console
@@ -235,7 +234,6 @@ def _lab(
     train: bool | None,
     device: str | None,
 ) -> Lab:
-    from dataclasses import replace
 
     from prood.cli.console import console
     from prood.errors import BadValue
@@ -257,8 +255,8 @@ def _lab(
 def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: bool) -> None:
     from prood import processes
     from prood.errors import ProodError
-    from prood.report.experiments import write_page
-    from prood.reproduce import perform_all
+    from prood.report.experiments import perform_all
+    from prood.report.experiments.page import write_page
 
     failed = perform_all(experiments, lab, again=again)
     if processes.is_main():

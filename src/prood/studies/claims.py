@@ -99,4 +99,3 @@ def check_claims(
         made = {(one.outside, one.eps): one for one in results}
         claims += [Claim(one, made[one.outside, one.eps]) for one in alike]
     return claims
-

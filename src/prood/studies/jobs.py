@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
@@ -53,9 +52,8 @@ def carry_out(
     threads = max(1, torch.get_num_threads() // jobs)
     context = multiprocessing.get_context(START)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(threads,)) as pool:
-        begin = partial(pool.submit, _timed, action)
         try:
-            _several(needs, order, begin, jobs, console or Console())
+            _several(needs, order, lambda task: pool.submit(_timed, action, task), jobs, console or Console())
         except BrokenProcessPool:
             raise ProodError("one of the processes was ended, perhaps for want of memory: try fewer --jobs") from None
 
@@ -73,7 +71,8 @@ def _several(
     while order.is_active():
         ready = sorted([*ready, *order.get_ready()], key=place.__getitem__)
         while ready and len(running) < jobs:  # no more: what is ready later may come before the others
-            running[begin(ready[0])] = ready.pop(0)
+            task = ready.pop(0)
+            running[begin(task)] = task
         ended, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in ended:
             seconds, task = future.result(), running.pop(future)

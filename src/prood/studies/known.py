@@ -35,7 +35,9 @@ def _references() -> tuple[Node, ...]:
 def _baselines() -> tuple[Node, ...]:
     """The methods of others, in the order of tables."""
     good = [
-        trained("good", f"good{percent}", f"GOOD{percent}", baseline=True, settings=(f"train.quantile={percent / 100}",))
+        trained(
+            "good", f"good{percent}", f"GOOD{percent}", baseline=True, settings=(f"train.quantile={percent / 100}",)
+        )
         for percent in (80, 100)
     ]
     first, last = ([trained(method, baseline=True) for method in names] for names in (("eb", "acet", "atom"), ("ccu",)))

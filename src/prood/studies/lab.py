@@ -111,13 +111,15 @@ class Lab(Site):
         self.study.node(name)
         if not self.has(name, seed):
             if not self.may_train:
-                raise NotFound(f"{self.name} has no trained {name!r} of seed {seed}: train it on a GPU, or with --train")
+                raise NotFound(
+                    f"{self.name} has no trained {name!r} of seed {seed}: train it on a GPU, or with --train"
+                )
             carry_out(self.making([name], [seed], missing=True), self.perform)
         self.used(name, seed)
         return self.place(name, seed)
 
     def published(
-        self, name: str, seed: int = 0, *, eps: Sequence[float] = (), attack: bool = True, measure: bool = False
+        self, name: str, seed: int | None = 0, *, eps: Sequence[float] = (), attack: bool = True, measure: bool = False
     ) -> Published | None:
         """What is published of a node, evaluated at these radii, by default the recipe's; None if it is not here.
 

@@ -43,9 +43,8 @@ def make(site: Site, node: Node, seed: int | None) -> None:
         if node.rounded is not None:
             _round(site, node, node.rounded, seed)
         else:
-            assert node.discriminator is not None and node.classifier is not None
-            parts = (site.place(part, seed) for part in (node.classifier, node.discriminator))
-            combine(*parts, run, shift=shift_of(site, node, seed), resume=True)
+            f, g = (site.place(str(part), seed) for part in (node.classifier, node.discriminator))
+            combine(f, g, run, shift=shift_of(site, node, seed), resume=True)
     if node.discriminator is not None and site.study.calibration and processes.is_main():
         _calibrate(site, node, seed, site.study.calibration)
     processes.barrier()
@@ -105,7 +104,9 @@ def chooses(site: Site, discriminator: str) -> bool:
     study = site.study
     if study.shift is not None or study.shift_by is None:
         return False
-    known = not site.own_shifts and not site.has(discriminator, site.home) and site.public_shift(discriminator).is_file()
+    known = (
+        not site.own_shifts and not site.has(discriminator, site.home) and site.public_shift(discriminator).is_file()
+    )
     return not known
 
 

@@ -128,4 +128,6 @@ RULES = (
 def judged(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
     """The same profiles with their marks, some of which compare a profile with Plain or OE among the others."""
     by_run = {profile.run: profile for profile in profiles}
-    return tuple(replace(profile, properties={rule.key: rule.mark(profile, by_run) for rule in RULES}) for profile in profiles)
+    return tuple(
+        replace(profile, properties={rule.key: rule.mark(profile, by_run) for rule in RULES}) for profile in profiles
+    )

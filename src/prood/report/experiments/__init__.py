@@ -15,7 +15,9 @@ from prood.report.experiments import (
     shift,
     sizes,
 )
-from prood.report.experiments.experiment import Experiment
+from prood.report.experiments.experiment import Experiment, perform, perform_all
+
+__all__ = ["EXPERIMENTS", "Experiment", "perform", "perform_all"]
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     properties.EXPERIMENT,

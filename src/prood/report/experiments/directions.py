@@ -23,9 +23,9 @@ from prood.evaluation.asymptotics import (
     scale_wise_maximum,
 )
 from prood.models import Discriminator, ProoD, load
-from prood.report.results import markdown_table
-from prood.report.experiments.experiment import Content, Experiment
 from prood.report.experiments.asymptotic import BARE, GUARDED
+from prood.report.experiments.experiment import Content, Experiment
+from prood.report.results import markdown_table
 from prood.studies.lab import Lab
 
 COUNT, FEW = 100, 10

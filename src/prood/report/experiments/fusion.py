@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from prood import processes
 from prood.evaluation.words import set_name
 from prood.models import Curve, Discriminator, load
-from prood.report.results import markdown_table
 from prood.report.experiments.experiment import Content, Experiment
-from prood.studies.lab import Lab
+from prood.report.results import markdown_table
 from prood.studies.fusion import SHIFTS, JointScore, Pairs, best_shift, fit_fusion, pairs, pairs_of
+from prood.studies.lab import Lab
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from prood.evaluation.words import MISSING, radius_text, set_name
-from prood.report.results import escaped, markdown_table
 from prood.report import comparison
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
+from prood.report.results import escaped, markdown_table
+from prood.studies import Published
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
 from prood.studies.profiles import MEANS, Profile
 from prood.studies.properties import Mark, judged
-from prood.studies import Published
 
 TICKS = {
     "OE": ("yes", "yes", "no", "no", "no"),

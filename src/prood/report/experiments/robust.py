@@ -10,9 +10,9 @@ from prood import processes
 from prood.evaluation.robustness import robust_accuracy
 from prood.evaluation.words import percent, radius_text
 from prood.models import load, score_of
-from prood.report.results import escaped
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
+from prood.report.results import escaped
 from prood.studies.lab import Lab
 from prood.studies.published import read_json
 

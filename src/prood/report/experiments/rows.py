@@ -7,9 +7,9 @@ from typing import Any
 
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
 from prood.report.results import escaped, markdown_table, model_name, text_of
+from prood.studies import Group, Statistic
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
-from prood.studies import Group, Statistic
 from prood.studies.paper import PaperRow, paper_rows
 from prood.studies.published import method_of
 
@@ -25,7 +25,9 @@ def shown(lab: Lab, *, robust: bool = False) -> list[Node]:
     Baselines take an hour: outside of studies for a GPU they are shown where they were made before.
     """
     nodes = [node for node in lab.study.rows.values() if robust or node.table == "main"]
-    return [one for one in nodes if lab.study.gpu or not one.baseline or lab.has(one.name) or lab.file(one.name).is_file()]
+    return [
+        one for one in nodes if lab.study.gpu or not one.baseline or lab.has(one.name) or lab.file(one.name).is_file()
+    ]
 
 
 def table(
@@ -34,7 +36,7 @@ def table(
     *,
     eps: float | None = None,
     kind: Kind = "auc",
-    seeds: Sequence[int] = (0,),
+    seeds: Sequence[int | None] = (0,),
     sets: Sequence[str] = (),
     attack: bool = True,
 ) -> Content:

@@ -16,7 +16,9 @@ def make(lab: Lab) -> Content:
     if lab.study.gpu and lab.training is None:
         lab = replace(lab, training=False)  # with the same lists of models and notes
     if lab.study.gpu:
-        nodes = [node for name, node in lab.study.rows.items() if any(lab.file(name, seed).is_file() for seed in lab.seeds)]
+        nodes = [
+            node for name, node in lab.study.rows.items() if any(lab.file(name, seed).is_file() for seed in lab.seeds)
+        ]
     else:
         nodes = [lab.study.rows[name] for name in RUNS if name in lab.study.rows]
     content = rows.table(lab, nodes, seeds=lab.seeds)

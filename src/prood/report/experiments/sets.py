@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from prood.evaluation.words import set_name
-from prood.report.results import escaped
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
+from prood.report.results import escaped
 from prood.studies.lab import Lab
 
 ADDITIONAL = ("places365", "textures", "uniform")

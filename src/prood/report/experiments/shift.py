@@ -8,11 +8,11 @@ from typing import Any
 
 from prood import processes
 from prood.models import Discriminator, ProoD, load
-from prood.report.results import markdown_table, whole_or_chosen
 from prood.report.experiments.experiment import Content, Experiment
+from prood.report.results import markdown_table, whole_or_chosen
+from prood.studies import Candidate, choose_shift, prior_from_shift, sweep
 from prood.studies.lab import Lab
 from prood.studies.making import RULE, SHIFTS, TOLERANCE
-from prood.studies import Candidate, choose_shift, prior_from_shift, sweep
 
 BASELINE = "oe"
 COMBINED = {BASELINE: "OE's classifier", "prood": "ProoD's classifier"}
@@ -22,7 +22,7 @@ COMBINED = {BASELINE: "OE's classifier", "prood": "ProoD's classifier"}
 def make(lab: Lab) -> Content:
     """By the AUC of OE, the classifier that shifts are chosen with."""
     here = [run for run in COMBINED if (lab.has(run) and lab.has("discriminator")) or lab.may_train]
-    lab.notes += [f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here]
+    lab.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here)
     found = {run: _combined(lab, run) for run in here}
     auc, candidates = found.get(BASELINE, (None, []))
     baseline = {} if auc is None else {"auc": auc, "accuracy": candidates[0].accuracy}

@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prood.studies.properties import RULES
 
-from prood.compare.properties import RULES
 from prood.errors import ProodError
 from prood.evaluation.measured import FILE, read_measured
 from prood.models import fingerprint, load
-from prood.reproduce import Lab, perform
+from prood.report.experiments import perform
+from prood.studies import Lab
 from prood.reproduce import lab as lab_module
-from prood.reproduce.experiments import properties
+from prood.report.experiments import properties
 from prood.studies import read_published
 
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]

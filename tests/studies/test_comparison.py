@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prood.compare import ENTRIES, RULES, Comparison, Mark, Row, compare, select
+from prood.compare.entries import order
 from rich.console import Console
 
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
-from prood.compare import ENTRIES, RULES, Comparison, Mark, Row, compare, select
-from prood.compare.entries import order
 from prood.errors import ProodError
 from prood.evaluation import read_results
 from prood.evaluation.asymptotics.far import Far

@@ -9,8 +9,9 @@ from statistics import fmean, stdev
 
 import pytest
 
-from prood.reproduce import Lab, perform, rows
-from prood.reproduce.experiments import EXPERIMENTS, fpr, main, radius, robust, seeds, separate, sets
+from prood.report.experiments import perform, rows
+from prood.studies import Lab, study_of
+from prood.report.experiments import EXPERIMENTS, fpr, main, radius, robust, seeds, separate, sets
 from prood.studies import read_published
 
 ROOT = Path(__file__).parent.parent.parent

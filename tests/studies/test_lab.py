@@ -1,6 +1,8 @@
 """Labs: what is trained, what is taken as it is, and what is published."""
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from prood import data, processes
 from prood.errors import ProodError
 from prood.models import ProoD, fingerprint, load
-from prood.reproduce import MODELS, Lab, Study, lab
+from prood.studies import Lab, making, measuring, study_of
 from prood.studies.published import method_of
 from prood.training import held_back
 
@@ -34,7 +36,7 @@ def test_joint_models_hold_the_parts_of_the_lab(trained):
     for run in ("prood", "prood-s"):
         assert isinstance(parts[run], ProoD)
         assert fingerprint(parts[run].discriminator) == fingerprint(parts["discriminator"])
-        assert float(parts[run].shift) == trained.base.shift == 1.0
+        assert float(parts[run].shift) == trained.recipe.shift == 1.0
     assert fingerprint(parts["prood-s"].classifier) == fingerprint(parts["oe"])
     assert fingerprint(parts["prood"].classifier) != fingerprint(parts["oe"])
 
@@ -47,11 +49,11 @@ def test_every_seed_has_a_folder_of_its_own(trained):
     assert trained.models["oe-1"] == fingerprint(second[0]) == trained.weights("oe", 1)
 
 
-def test_settings_reach_every_method(trained):
-    recipe = trained.recipe("train.epochs=7", "networks.classifier.width=2", seed=5)
-    assert {recipe.options(method).epochs for method in recipe.train} == {7}
-    assert {recipe.options(method).seed for method in recipe.train} == {5}
-    assert recipe.classifier["width"] == 2
+def test_a_nodes_settings_and_its_seed_reach_its_recipe(trained):
+    node = replace(trained.study.node("oe"), settings=("train.epochs=7", "networks.classifier.width=2"))
+    recipe = trained.recipe_of(node, 5)
+    assert (recipe.options("oe").epochs, recipe.options("oe").seed, recipe.classifier["width"]) == (7, 5, 2)
+    assert recipe.options("plain") == trained.recipe.options("plain")
 
 
 def test_what_must_not_be_trained_is_said(trained, lab_in, tmp_path):
@@ -67,13 +69,13 @@ def test_what_must_not_be_trained_is_said(trained, lab_in, tmp_path):
 
 def test_the_quickstart_has_a_shorter_robust_training(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr("prood.reproduce.lab.train", lambda method, recipe, folder, **_: asked.update({method: recipe}))
+    monkeypatch.setattr(making, "train", lambda method, recipe, folder, **_: asked.update({method: recipe}))
     monkeypatch.setattr(Lab, "weights", lambda self, run, seed: "0")
-    lab = Lab("quickstart", tmp_path)
+    lab = Lab(study_of("quickstart"), tmp_path)
     for run in ("robust", "oe"):
         lab.run(run)
-    assert asked["robust"].options("robust").epochs < lab.base.options("robust").epochs
-    assert asked["oe"].options("oe") == lab.base.options("oe")
+    assert asked["robust"].options("robust").epochs < lab.recipe.options("robust").epochs
+    assert asked["oe"].options("oe") == lab.recipe.options("oe")
 
 
 # Images
@@ -99,14 +101,14 @@ def test_a_recipe_without_a_known_test_set_is_refused_at_once(tiny, tmp_path, in
     text = tiny.read_text().replace(f"npz:{tiny.parent}/squares/train.npz", inside.format(tmp_path))
     recipe.write_text(text)
     with pytest.raises(ProodError, match="recipe 'own' does not say which test set belongs to"):
-        Lab(str(recipe), tmp_path)
+        Lab(study_of(str(recipe)), tmp_path)
 
 
 def test_held_back_images_are_the_recipes_or_those_for_validation(trained, tmp_path):
-    for one, other in zip(trained.held_back(), held_back(trained.base), strict=True):
+    for one, other in zip(trained.held_back(), held_back(trained.recipe), strict=True):
         assert len(one) == 10
         assert one.fingerprint() == other.fingerprint()
-    inside, outside = Lab("quickstart", tmp_path).held_back()
+    inside, outside = Lab(study_of("quickstart"), tmp_path).held_back()
     assert (inside.name, outside.name) == ("digits:validation", "photographs:validation")
 
 
@@ -141,7 +143,7 @@ def test_every_process_waits_whether_or_not_there_is_news(trained, monkeypatch, 
     trained.published("plain")
     monkeypatch.setattr(processes, "is_main", lambda: main)
     monkeypatch.setattr(processes, "barrier", lambda: waited.append(1))
-    monkeypatch.setattr(lab, "evaluate_run", lambda *run, **options: [])
+    monkeypatch.setattr(measuring, "evaluate_run", lambda *run, **options: [])
     trained.published("plain", attack=False)
     assert waited == [1]
 
@@ -181,22 +183,24 @@ def test_what_was_published_elsewhere_is_not_made_again(trained, lab_in, tmp_pat
 
 
 def test_cifar_is_trained_on_a_gpu_or_when_asked(tmp_path, monkeypatch):
-    lab = Lab("cifar10", tmp_path)
+    cifar = study_of("cifar10")
+    lab = Lab(cifar, tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert (lab.may_train, Lab("cifar10", tmp_path, training=True).may_train) == (False, True)
+    assert (lab.may_train, Lab(cifar, tmp_path, training=True).may_train) == (False, True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert (lab.may_train, Lab("cifar10", tmp_path, training=False).may_train) == (True, False)
-    assert (lab.titles, lab.against, lab.eps) == (MODELS, "cifar100", 0.01)
+    assert (lab.may_train, Lab(cifar, tmp_path, training=False).may_train) == (True, False)
+    assert (lab.against, lab.eps, lab.study.attacks) == ("cifar100", 0.01, "paper")
 
 
 def test_the_chosen_shift_is_known_without_the_models(tmp_path):
-    lab = Lab("cifar10", tmp_path, results=tmp_path / "results", training=False)
+    lab = Lab(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=False)
     file = tmp_path / "results" / "cifar10" / "cifar100" / "discriminator" / "shift.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"chosen": 4}')
-    assert lab.shift() == 4.0
-    with pytest.raises(ProodError, match="has no trained 'discriminator-ibp'"):
-        lab.shift("-ibp")
+    joint = lab.study.node("prood-s")
+    assert making.shift_of(lab, joint, 0) == 4.0
+    assert [task.what for task in lab.making(["prood-s"], [1])] == ["make"] * 3  # none is chosen
+    assert "choose" in [task.what for task in replace(lab, own_shifts=True).making(["prood-s"], [1])]
 
 
 def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch):
@@ -208,15 +212,19 @@ def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch)
         folder.mkdir(parents=True)
         (folder / "model.safetensors").touch()
 
-    monkeypatch.setattr("prood.reproduce.lab.train", noted)
-    monkeypatch.setattr("prood.reproduce.study.train", noted)
-    monkeypatch.setattr(Study, "shift", lambda self, discriminator: {"discriminator-ibp": 2.0}[discriminator])
+    def chosen(site, discriminator, seed):
+        assert seed == 0
+        site.shift_file(discriminator, seed).write_text(json.dumps({"chosen": {"discriminator-ibp": 2.0}[discriminator]}))
+
+    monkeypatch.setattr(making, "train", noted)
+    monkeypatch.setattr(making, "choose", chosen)
     monkeypatch.setattr(Lab, "weights", lambda self, run, seed: "0")
-    lab = Lab("cifar10", tmp_path, training=True)
+    lab = Lab(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=True)
     for seed, folder in ((0, tmp_path), (1, tmp_path / "seed-1")):  # the shift is chosen once, with seed 0
         asked.clear()
         lab.run("prood-ibp", seed)
-        assert asked == {
+        assert asked | {"oe": None} == {
+            "oe": None,
             "discriminator-ibp": ("discriminator", "cifar10-ibp", None, None),
             "prood-ibp": ("prood", "cifar10-fast", folder / "discriminator-ibp", 2.0),
         }
@@ -226,13 +234,14 @@ def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch)
 
 
 def test_a_lab_says_at_once_what_is_wrong(tmp_path, tiny):
+    quick = study_of("quickstart")
     with pytest.raises(ProodError, match="there is no attack preset 'papre'"):
-        Lab("quickstart", tmp_path, attacks="papre")
+        Lab(replace(quick, attacks="papre"), tmp_path)
     with pytest.raises(ProodError, match="needs at least one seed"):
-        Lab("quickstart", tmp_path, seeds=())
+        Lab(quick, tmp_path, seeds=())
     with pytest.raises(ProodError, match="a seed counts once, not as in 0, 0: name different ones"):
-        Lab("quickstart", tmp_path, seeds=(0, 0))
+        Lab(quick, tmp_path, seeds=(0, 0))
     text = tiny.read_text()
     (tmp_path / "mine.toml").write_text(text[: text.index("[evaluate]")] + text[text.index("[train.plain]") :])
     with pytest.raises(ProodError, match="recipe 'mine' does not say what to evaluate"):
-        Lab(str(tmp_path / "mine.toml"), tmp_path)
+        Lab(study_of(str(tmp_path / "mine.toml")), tmp_path)

@@ -8,8 +8,9 @@ import pytest
 
 from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, guarded
 from prood.models import load
-from prood.reproduce import Lab, perform
-from prood.reproduce.experiments import EXPERIMENTS, asymptotic, directions
+from prood.report.experiments import perform
+from prood.studies import Lab
+from prood.report.experiments import EXPERIMENTS, asymptotic, directions
 
 
 @pytest.fixture(scope="module", autouse=True)

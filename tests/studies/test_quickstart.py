@@ -1,13 +1,13 @@
 """The quickstart from end to end, on its real data, with a recipe cut down to a few steps."""
 
 import pytest
+from prood.quickstart import CALIBRATION, CERTIFIED_ONLY, FAR, INSIDE, NEAR, quickstart
 from rich.console import Console
 
 from prood import Detector, ProodError, data, load, load_recipe
 from prood import quickstart as quickstart_module
 from prood.evaluation import read_results
 from prood.models import read_metadata
-from prood.quickstart import CALIBRATION, CERTIFIED_ONLY, FAR, INSIDE, NEAR, quickstart
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import pytest
 from prood import ProodError
 from prood.evaluation import evaluate_run
 from prood.models import ProoD, discriminator, save, small
-from prood.reproduce import check_claims, claims_table
+from prood.report.claims import claims_table
+from prood.studies import check_claims
 from prood.studies import publish
 from prood.studies.published import read_one
 

@@ -8,8 +8,9 @@ import pytest
 
 from prood.errors import ProodError
 from prood.models import MODEL_FILE, SIZES, load
-from prood.reproduce import Lab, perform
-from prood.reproduce.experiments import EXPERIMENTS, sizes
+from prood.report.experiments import perform
+from prood.studies import Lab
+from prood.report.experiments import EXPERIMENTS, sizes
 
 CHOSEN = ("digits-XS", "digits", "digits-deep")
 
