@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from prood.quickstart import FAR, INSIDE, NEAR
+from prood.studies.known import FAR, INSIDE, NEAR
 from torch import Tensor
 
 import prood
@@ -28,7 +28,8 @@ from prood import data
 from prood.attacks import APGD, NEVER, PGD, Attack, Compiled, Square, passes, preset
 from prood.evaluation import auc
 from prood.evaluation.stopping import goals
-from prood.models import InLogit, ProoD, Score, discriminator, resnet18, score_of, small
+from prood.models import InLogit, ProoD, Score, discriminator, score_of, small
+from prood.models.classifiers import resnet18
 
 
 def stopping(run: str, eps: float, attacks: str, limit: int, device: str) -> None:

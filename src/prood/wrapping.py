@@ -11,23 +11,11 @@ from typing import Any
 import torch
 
 from prood import data, processes
-from prood.data import ImageSet
 from prood.detector import Detector
 from prood.detector.files import save_calibration
 from prood.errors import ProodError
-from prood.models import (
-    MODEL_FILE,
-    Discriminator,
-    Metadata,
-    ProoD,
-    WrapOptions,
-    Wrapped,
-    load,
-    open_classifier,
-    save,
-    spec_of,
-    trial_images,
-)
+from prood.models import MODEL_FILE, Discriminator, Metadata, ProoD, WrapOptions, load, open_classifier, save
+from prood.models.wrapped import Wrapped, trial_images
 from prood.training import Run
 
 
@@ -65,8 +53,7 @@ def wrap(
     g, about = load(discriminator)
     if not isinstance(g, Discriminator):
         raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
-    image = spec_of(g).get("image", (3, 32, 32))
-    f, names = open_classifier(classifier, image, options=options, classes=classes)
+    f, names = open_classifier(classifier, g.image, options=options, classes=classes)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
     accuracy = _calibrated(detector, calibrate, tpr, confidence) if calibrate is not None else None
 
@@ -103,8 +90,7 @@ def read_classes(path: Path) -> tuple[str, ...]:
 
 def _calibrated(detector: Detector, name: str, tpr: float, confidence: float) -> float | None:
     """Set the threshold; the accuracy on the same images, if they are labelled."""
-    like = ImageSet("like", torch.zeros(1, *detector.shape, dtype=torch.uint8))
-    images = data.load(name, like=like)
+    images = data.load(name, shape=detector.shape)
     if images.shape != detector.shape:
         raise ProodError(f"{name} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
     images = images.numbered_as(detector.classes)
@@ -128,6 +114,7 @@ def _write(
         threshold=detector.threshold,
         tpr=None if found is None else found.tpr,
         recipe=resolved,
+        inside=about.inside,
         data=about.data,
     )
 

@@ -94,7 +94,7 @@ def test_what_is_wrong_is_one_line(run, served, words, said):
 
 def test_without_its_packages_it_says_what_to_install(run, monkeypatch):
     real = importlib.util.find_spec
-    monkeypatch.setattr("prood.serve.needed.find_spec", lambda name: None if name == "uvicorn" else real(name))
+    monkeypatch.setattr("prood.extras.find_spec", lambda name: None if name == "uvicorn" else real(name))
     with pytest.raises(ProodError, match=r"the service needs uvicorn: pip install 'prood\[serve\]'"):
         call(run)
     import prood.serve

@@ -81,6 +81,7 @@ def test_noise_gets_count_shape_and_seed(registry: dict) -> None:
         return ImageSet("grey", torch.full((count, *shape), seed, dtype=torch.uint8))
 
     made = load("grey", like=tiny(), count=5, seed=9)
+    assert load("grey", shape=tiny().shape, count=5, seed=9).images.equal(made.images)
     assert made.images.shape == (5, 1, 3, 4)
     assert made.images.unique().tolist() == [9]
     with pytest.raises(ProodError, match="like="):

@@ -9,7 +9,7 @@ from torch import nn
 from prood import ProodError, evaluate
 from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
-from prood.evaluation import Results, Scores, auc, bootstrap, fpr, read_results
+from prood.evaluation import EvaluateOptions, Evaluation, Results, Scores, auc, bootstrap, fpr, read_results
 from prood.evaluation.bench import Bench
 from prood.models import Confidence, Curve, Discriminator, Fusion, ProoD, Score, score_of
 
@@ -48,7 +48,7 @@ def test_a_faster_form_of_a_score_is_searched_and_the_score_itself_is_reported(f
 
     score, faster = Confidence(f), Faster(f)
     score.quick = None  # not to be called
-    bench = Bench(score, torch.device("cpu"), 7, QUICK, "never", 0, None, searched=faster)
+    bench = Bench(score, EvaluateOptions(batch=7, attacks=QUICK, stop="never"), faster)
     with torch.no_grad():
         found = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
         assert torch.allclose(found.clean, score(outside["dark"].floats()))
@@ -213,8 +213,8 @@ def test_an_interrupted_evaluation_continues_where_it_stopped(f, g, inside, outs
     options = {"inside": inside, "outside": outside, "eps": [0.01, 0.02], "attacks": Counting(), "folder": tmp_path}
     with pytest.raises(KeyboardInterrupt):
         evaluate(ProoD(f, g), name="joint", **options)
-    first = (tmp_path / "results.json").read_text()
-    assert len(read_results(tmp_path)) == 2
+    first = read_results(tmp_path)
+    assert len(first) == 2
     again = evaluate(ProoD(f, g), name="joint", **options)
     assert calls == [30, 30, 20, 20, 20]  # the interrupted one anew, and no other
     assert [(one.outside, one.eps) for one in again] == [
@@ -223,7 +223,8 @@ def test_an_interrupted_evaluation_continues_where_it_stopped(f, g, inside, outs
         ("noise", 0.01),
         ("noise", 0.02),
     ]
-    assert json.loads((tmp_path / "results.json").read_text())["evaluations"][:2] == json.loads(first)["evaluations"]
+    assert json.loads((tmp_path / "results.json").read_text())["evaluations"][:2] == [one.to_json() for one in first]
+    assert list(read_results(tmp_path))[:2] == list(first)
 
     evaluate(ProoD(f, g), name="joint", **options)
     assert len(calls) == 5
@@ -245,7 +246,7 @@ def test_scores_that_cannot_be_read_are_made_again(f, inside, outside, tmp_path)
     damaged = tmp_path / made.evaluations[0].scores_file
     damaged.write_bytes(b"garbage")
     evaluate(f, **(options | {"eps": 0.02}))
-    assert made.evaluations[0] in read_results(tmp_path, whole=False).evaluations  # its numbers outlive its scores
+    assert made.evaluations[0] in read_results(tmp_path).evaluations  # its numbers outlive its scores
     again = evaluate(f, **options)
     assert [(one.identity, one.auc) for one in again] == [(one.identity, one.auc) for one in made]
     assert len(read_results(tmp_path)) == 4
@@ -269,6 +270,7 @@ def test_a_folder_that_may_only_be_read_answers_what_it_has(f, inside, outside, 
         raise PermissionError(13, "Permission denied", str(folder))
 
     monkeypatch.setattr(Results, "save", refuse)
+    monkeypatch.setattr(Evaluation, "save_scores", refuse)
     assert evaluate(f, **options).evaluations == first.evaluations
     with pytest.raises(PermissionError):
         evaluate(f, limit=4, **options)
@@ -304,7 +306,8 @@ def test_a_preset_that_has_changed_is_run_again(f, inside, outside, tmp_path, mo
         ({"eps": []}, "none given"),
         ({"attacks": "rude"}, "no attack preset 'rude': choose one of paper, fast, strong"),
         ({"stop": "soon", "attacks": "fast"}, "no stopping rule 'soon': choose one of auc, bound, never"),
-        ({"batch": 0}, "batch of 0 images is empty"),
+        ({"batch": 0}, "batch must be at least 1, not 0"),
+        ({"method": "magic"}, "unknown bound method 'magic': choose one of"),
         ({"limit": 0}, "subset of 0 images"),
         ({"compile": True, "attacks": "fast"}, "for a GPU only: leave out --compile, or choose --device cuda"),
         (
@@ -343,6 +346,6 @@ def test_a_batch_of_big_images_is_smaller(f, inside, outside, monkeypatch):
             sizes.append(len(images))
             return super().__call__(images)
 
-    monkeypatch.setattr("prood.evaluation.evaluator.PIXELS", 7 * 28 * 28 + 1)
+    monkeypatch.setattr("prood.evaluation.options.PIXELS", 7 * 28 * 28 + 1)
     evaluate(Watched(f), inside=inside, outside={"noise": outside["noise"]}, eps=0.1)
     assert max(sizes) == 7

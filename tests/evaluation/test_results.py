@@ -1,11 +1,17 @@
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import prood
 from prood import ProodError
+from prood.errors import Damaged, Unsupported
 from prood.evaluation import Evaluation, Results, Scores, read_results
+from prood.evaluation.results import append, settle
 
 SCORES = Scores(
     inside=np.array([1.0, np.inf]),
@@ -95,14 +101,90 @@ def test_values_of_another_kind_are_damage(tmp_path, change):
         read_results(tmp_path)
 
 
-def test_broken_scores_are_one_clear_error(tmp_path):
+def test_broken_scores_are_one_clear_error_when_they_are_asked_for(tmp_path):
     Results((ONE,)).save(tmp_path)
     (file,) = (tmp_path / "scores").iterdir()
     whole = file.read_bytes()
     middle = len(whole) // 2
     for broken in (b"", b"no zip", whole[:100], whole[:60] + bytes(40) + whole[100:], whole[:middle]):
         file.write_bytes(broken)
-        with pytest.raises(ProodError, match=r"cannot be read .*: evaluate again"):
-            read_results(tmp_path)
-        (kept,) = read_results(tmp_path, whole=False)
-        assert (kept, kept.scores) == (ONE, None)
+        (kept,) = read_results(tmp_path)
+        assert kept == ONE
+        with pytest.raises(Damaged, match=r"cannot be read .*: evaluate again"):
+            _ = kept.scores.clean
+
+
+def test_scores_are_read_once_and_only_when_they_are_asked_for(tmp_path, monkeypatch):
+    Results((ONE, replace(ONE, eps=0.01))).save(tmp_path)
+    loads = []
+    load = Scores.load
+    monkeypatch.setattr(Scores, "load", lambda file: loads.append(file) or load(file))
+    one, _ = read_results(tmp_path)
+    assert replace(one, model="other").scores is one.scores
+    assert not loads
+    assert one.scores.attacked is None
+    np.testing.assert_array_equal(one.scores.clean, SCORES.clean)
+    assert loads == [tmp_path / ONE.scores_file]
+
+
+def test_what_was_added_counts_whether_or_not_it_was_settled(tmp_path):
+    other, third = replace(ONE, eps=0.01), replace(ONE, eps=0.02)
+    append(tmp_path, ONE)
+    append(tmp_path, other)
+    assert list(read_results(tmp_path)) == [ONE, other]
+    assert not (tmp_path / "results.json").exists()
+    settle(tmp_path, [ONE])  # what was asked for stands last
+    assert list(read_results(tmp_path)) == [other, ONE]
+    assert not (tmp_path / "evaluations.jsonl").exists()
+    append(tmp_path, third)
+    append(tmp_path, replace(other, auc=0.7))  # made again: the last one counts
+    assert list(read_results(tmp_path)) == [ONE, third, replace(other, auc=0.7)]
+    written = (tmp_path / "results.json").read_bytes()
+    settle(tmp_path, [third])
+    assert (tmp_path / "results.json").read_bytes() != written
+    assert list(read_results(tmp_path)) == [ONE, replace(other, auc=0.7), third]
+    assert all(one.scores.clean[0] == SCORES.clean[0] for one in read_results(tmp_path))
+
+
+@pytest.mark.parametrize("cut", [1, 30, 400])
+def test_a_line_that_was_not_written_to_its_end_costs_that_evaluation_only(tmp_path, cut):
+    other, third = replace(ONE, eps=0.01), replace(ONE, eps=0.02)
+    append(tmp_path, ONE)
+    append(tmp_path, other)
+    file = tmp_path / "evaluations.jsonl"
+    file.write_bytes(file.read_bytes()[: -1 - cut])  # killed in the middle of the line
+    assert list(read_results(tmp_path)) == [ONE]
+    append(tmp_path, third)
+    assert list(read_results(tmp_path)) == [ONE, third]
+    settle(tmp_path, [third])
+    assert list(read_results(tmp_path)) == [ONE, third]
+
+
+def test_lines_of_a_newer_prood_are_refused(tmp_path):
+    append(tmp_path, ONE)
+    file = tmp_path / "evaluations.jsonl"
+    file.write_text(file.read_text().replace('"format": 2', '"format": 99'))
+    with pytest.raises(Unsupported):
+        read_results(tmp_path)
+
+
+def test_processes_that_add_and_settle_at_a_time_lose_nothing(tmp_path):
+    """Each adds evaluations of its own, and settles in between; readers see every one that was added."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[3])\n"
+        "from dataclasses import replace; from pathlib import Path\n"
+        "from prood.evaluation.results import Evaluation, append, read_results, settle\n"
+        "number, folder = int(sys.argv[1]), Path(sys.argv[2])\n"
+        "one = Evaluation('m', 'in', 'out', 0.1, 2, 0.9, 0.5, 0.1, 1.0)\n"
+        "for count in range(12):\n"
+        "    made = replace(one, seed=100 * number + count)\n"
+        "    append(folder, made)\n"
+        "    assert made in tuple(read_results(folder)), made.seed\n"
+        "    if count % 3 == number: settle(folder, [made])\n"
+    )
+    words = [sys.executable, "-c", code]
+    source = str(Path(prood.__file__).parent.parent)
+    running = [subprocess.Popen([*words, str(number), str(tmp_path), source]) for number in range(3)]
+    assert [one.wait() for one in running] == [0, 0, 0]
+    seeds = sorted(one.seed for one in read_results(tmp_path))
+    assert seeds == sorted(100 * number + count for number in range(3) for count in range(12))

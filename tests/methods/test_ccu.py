@@ -9,7 +9,8 @@ from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.methods import CCU, Batch, Step
 from prood.methods.ccu import fit_mixtures
-from prood.models import MixtureClassifier, MixtureRatio
+from prood.models.mixture_classifier import MixtureClassifier
+from prood.models.mixtures import MixtureRatio
 from prood.training import TrainOptions
 
 STEP = Step(torch.tensor(0.0))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from prood.bounds import Normalise
 from prood.errors import ProodError
 from prood.methods import GOOD, Batch, Step
-from prood.models import CertifiedClassifier
+from prood.models.certified import CertifiedClassifier
 
 EPS = 0.0625
 CLASSES = 3

@@ -335,3 +335,20 @@ def test_saving_does_not_touch_the_model(tmp_path: Path) -> None:
     assert model.training
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+def test_the_in_distribution_is_a_field_and_older_files_state_it_first(tmp_path):
+    model = build({"name": "discriminator", "size": "digits-XS", "image": [1, 8, 8]})
+    data = {"digits:train": "a", "photographs:train": "b"}
+    save(model, tmp_path / "new.safetensors", inside="photographs:train", data=data)
+    assert read_metadata(tmp_path / "new.safetensors").inside == "photographs:train"
+    save(model, tmp_path / "none.safetensors")
+    assert read_metadata(tmp_path / "none.safetensors").inside is None
+    save(model, tmp_path / "old.safetensors", data=data)
+    raw = (tmp_path / "old.safetensors").read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = raw[8 : 8 + length].replace(rb"\"inside\": null, ", b"")
+    assert len(header) < length
+    (tmp_path / "old.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + length :])
+    assert read_metadata(tmp_path / "old.safetensors").inside == "digits:train"
+    assert read_metadata("cifar10").inside == "cifar10:train"

@@ -9,8 +9,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+import prood
 from prood.errors import ProodError
-from prood.models import Discriminator, ProoD, build, fingerprint, load, read_metadata, rounded, save
+from prood.models import Discriminator, Metadata, ProoD, build, fingerprint, load, read_metadata, save
+from prood.models.files import rounded
 
 FACTS: dict[str, Any] = {"classes": ["a", "b", "c"], "eps": 0.01, "threshold": 0.7, "tpr": 0.95}
 
@@ -77,7 +79,7 @@ def test_saved_again_it_is_the_same_file(model: ProoD, tmp_path: Path) -> None:
 
 def test_rounded_is_what_will_be_loaded(model: ProoD, tmp_path: Path) -> None:
     before = weights(model)
-    model.classes, model.threshold = ("a", "b", "c"), 0.7
+    model.about = Metadata({}, classes=["a", "b", "c"], threshold=0.7)
     model.train()
     short = rounded(model)
     assert not any(part.training for part in short.modules())
@@ -87,7 +89,7 @@ def test_rounded_is_what_will_be_loaded(model: ProoD, tmp_path: Path) -> None:
     assert fingerprint(short) == fingerprint(again) != fingerprint(model)
     images = torch.rand(4, 1, 8, 8)
     assert torch.equal(short(images), again(images))
-    assert (short.classes, short.threshold) == (("a", "b", "c"), None)
+    assert (short.classes, short.threshold) == (None, None)
     assert fingerprint(rounded(short)) == fingerprint(short)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
@@ -144,8 +146,9 @@ def test_a_loaded_joint_model_has_its_classes_and_threshold(model: ProoD, tmp_pa
     assert (model.classes, model.threshold) == (None, None)
     written = save(model, tmp_path / "model.safetensors", **FACTS)
     assert (written.threshold, written.tpr) == (0.7, 0.95)
-    again, about = load(tmp_path)
-    assert (again.classes, again.threshold) == (("a", "b", "c"), 0.7)
+    again, about = prood.load(str(tmp_path)), load(tmp_path)[1]
+    assert again.about == about
+    assert (again.classes, again.threshold, again.shift) == (("a", "b", "c"), 0.7, model.shift)
     assert (about.threshold, about.tpr) == (0.7, 0.95)
     assert set(again.state_dict()) == set(model.state_dict())
     assert fingerprint(again) == fingerprint(model)
@@ -162,7 +165,7 @@ def test_a_file_without_a_threshold(model: ProoD, tmp_path: Path) -> None:
     assert len(header) < length
     path.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
     assert (read_metadata(path).threshold, read_metadata(path).tpr) == (None, None)
-    again = load(path)[0]
+    again = prood.load(str(path))
     assert (again.classes, again.threshold) == (None, None)
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from prood.data import ImageSet, uniform_noise
-from prood.evaluation.results import Evaluation, Results, Scores
+from prood.evaluation.results import Evaluation, Results
+from prood.evaluation.scores import Scores
 from prood.models import discriminator, small
 
 SETS = ("photographs:test", "textures", "text", "faces", "smooth", "uniform", "left-out")

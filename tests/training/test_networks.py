@@ -16,21 +16,12 @@ from prood.data import load as load_images
 from prood.errors import ProodError
 from prood.evaluation import evaluate
 from prood.methods import METHODS
-from prood.models import (
-    CertifiedClassifier,
-    Confidence,
-    EnergyClassifier,
-    MixtureClassifier,
-    Score,
-    load,
-    score_of,
-    scores,
-    small,
-)
+from prood.models import Confidence, Score, load, score_of, small
 from prood.models.architectures import takes
-from prood.models.certified import CertifiedConfidence
-from prood.models.energy import Energy
-from prood.models.mixture_classifier import MixtureConfidence
+from prood.models.certified import CertifiedClassifier, CertifiedConfidence
+from prood.models.energy import Energy, EnergyClassifier
+from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
+from prood.models.score import scores
 from prood.training import Recipe, combine, explain_recipe, load_recipe, train
 from prood.training.recipe import parse
 from prood.training.update import Update

@@ -47,12 +47,11 @@ def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> Inputs:
     """Pictures by path and image sets by name, of which the first `limit` images."""
     found: list[tuple[str, int | None]] = []
     sets: dict[str, ImageSet | StoredSet] = {}
-    like = ImageSet("like", torch.zeros(1, *shape, dtype=torch.uint8))
     for name in names:
         if Path(name).is_file():
             found.append((name, None))
             continue
-        images = data.open_set(name, like=like, split="test")
+        images = data.open_set(name, shape=shape, split="test")
         if images.shape != shape:
             raise ProodError(f"{name} has images of shape {images.shape}, and the model takes {shape}")
         sets[images.name] = images

@@ -69,8 +69,8 @@ def evaluate(
             outside=names,
             eps=radii,
             attacks=None if attacks == "none" else attacks,
-            stop=stop,  # type: ignore[arg-type]  # a wrong word is refused there
-            method=method,  # type: ignore[arg-type]
+            stop=stop,
+            method=method,
             limit=limit,
             seed=seed,
             batch=batch,

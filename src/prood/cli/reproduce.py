@@ -257,7 +257,9 @@ def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: boo
     from prood.errors import ProodError
     from prood.report.experiments import perform_all
     from prood.report.experiments.page import write_page
+    from prood.report.plots import check_packages
 
+    check_packages()
     failed = perform_all(experiments, lab, again=again)
     if processes.is_main():
         typer.echo(f"wrote {write_page(lab.results, docs)}")

@@ -45,7 +45,7 @@ def serve(
     Requests that come together share a forward pass. ctrl-C or SIGTERM finishes what was accepted. Beyond this machine
     (--host 0.0.0.0) use a token, and a proxy that speaks TLS. docs/serving.md has the addresses and the limits.
     """
-    from prood.serve.needed import check_packages
+    from prood.serve import check_packages
 
     check_packages()
     from dataclasses import replace

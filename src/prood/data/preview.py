@@ -9,7 +9,6 @@ from PIL import Image
 from torch import Tensor
 
 from prood import atomic
-from prood.data.images import ImageSet
 from prood.data.sources import Images, find, open_set
 from prood.errors import BadValue, NoAccess, Unsupported
 
@@ -66,6 +65,5 @@ def _open(name: str, like: str | None, count: int, seed: int) -> Images:
     if like is not None:
         return open_set(name, like=open_set(like), count=count, seed=seed)
     if find(name).splits == ():  # noise
-        small = ImageSet("32×32", torch.zeros(1, 3, 32, 32, dtype=torch.uint8))
-        return open_set(name, like=small, count=count, seed=seed)
+        return open_set(name, shape=(3, 32, 32), count=count, seed=seed)
     return open_set(name)

@@ -137,24 +137,37 @@ def find(name: str) -> Source:
 
 
 def load(
-    name: str, *, like: Images | None = None, count: int = 1000, seed: int = 0, split: str | None = None
+    name: str,
+    *,
+    like: Images | None = None,
+    shape: Shape | None = None,
+    count: int = 1000,
+    seed: int = 0,
+    split: str | None = None,
 ) -> ImageSet:
     """The image set of this name, in memory: `digits:train`, `npz:PATH`, `smooth` …; see `open_set`."""
-    return open_set(name, like=like, count=count, seed=seed, split=split).load()
+    return open_set(name, like=like, shape=shape, count=count, seed=seed, split=split).load()
 
 
 def open_set(
-    name: str, *, like: Images | None = None, count: int = 1000, seed: int = 0, split: str | None = None
+    name: str,
+    *,
+    like: Images | None = None,
+    shape: Shape | None = None,
+    count: int = 1000,
+    seed: int = 0,
+    split: str | None = None,
 ) -> Images:
     """The image set of this name, in memory or, if it is a `StoredSet`, on disk; `names()` lists what there is.
 
     `split` is meant where the name has none. A source with a single split may be named without it. Noise takes its
-    image shape from `like` and makes `count` images from `seed`. Sets that come as photographs of all sizes are
-    fitted to the shape of `like`; all others are what they are, and so is a set that lies in the data folder as sheets.
+    image shape from `shape`, or that of `like`, and makes `count` images from `seed`. Sets that come as photographs of
+    all sizes are fitted to this shape; all others are what they are, and so is a set that lies in the data folder as
+    sheets.
     """
     key, colon, rest = name.partition(":")
     entry = _entry(name)
-    shape = None if like is None else like.shape
+    shape = like.shape if shape is None and like is not None else shape
     if entry.make_noise is not None:
         if colon:
             raise UnknownName(f"'{key}' has no splits: write '{key}' instead of '{name}'")

@@ -17,8 +17,8 @@ from prood.detector.answers import Floats, Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
 from prood.errors import ProodError, first_line
-from prood.models import Discriminator, ProoD, confidence_logit, spec_of
-from prood.models.joint import checked_threshold
+from prood.models import Discriminator, ProoD
+from prood.models.joint import checked_threshold, confidence_logit
 
 
 class Detector:
@@ -207,11 +207,7 @@ def _joint(model: nn.Module, discriminator: Discriminator | None, shift: float |
 
 def _shape(discriminator: Discriminator, image: Sequence[int] | None) -> Shape:
     if image is None:
-        if not hasattr(discriminator, "architecture"):
-            raise ProodError(
-                "the discriminator does not say what images it takes: give image=(channels, height, width)"
-            )
-        image = spec_of(discriminator).get("image", (3, 32, 32))
+        return discriminator.image
     if len(image) != 3:
         raise ProodError(f"an image has the shape (channels, height, width), not {tuple(image)}")
     channels, height, width = image

@@ -48,12 +48,12 @@ def save_calibration(detector: Detector, folder: Path) -> None:
 def load(path: Path | str, device: str | torch.device) -> Detector:
     from prood.detector.detector import Detector
 
-    model, _ = models.load(path)
+    model, about = models.load(path)
     if not isinstance(model, models.ProoD):
         what = "a discriminator" if isinstance(model, models.Discriminator) else "a classifier"
         raise ProodError(f"{path} holds {what} and no joint model: make one with 'prood train prood', combine or wrap")
     weights = fingerprint(model)
-    detector = Detector(model, device=device)
+    detector = Detector(model, threshold=about.threshold, classes=about.classes, device=device)
     file = model_path(path).with_name(CALIBRATION_FILE)
     if Path(path).is_dir() and file.is_file():
         detector.use(_calibration(file, weights))

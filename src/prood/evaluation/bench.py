@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood import processes
-from prood.attacks import Attack
-from prood.bounds import Method
 from prood.data import ImageSet
 from prood.evaluation.check import confirm
-from prood.evaluation.stopping import Stop, goals
+from prood.evaluation.options import EvaluateOptions
+from prood.evaluation.stopping import goals
 from prood.models import Score
 
 GALLERY = 6
@@ -27,7 +25,7 @@ CERTIFIED = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Confronted:
     """What was found about the images of one set at one radius; a number for each, in their order.
 
     `found_by` says how often each attack found the highest score, `gallery` which images are shown, and `shown` these
@@ -48,22 +46,25 @@ class Measured:
 
 @dataclass(frozen=True)
 class Bench:
-    """A score on a device, and how it is to be tried."""
+    """A score, and how it is to be tried."""
 
     score: Score
-    device: torch.device
-    batch: int
-    attack: Attack | None
-    stop: Stop
-    seed: int
-    folder: Path | None
-    method: Method = "best"  # of the certified bounds
+    options: EvaluateOptions
     searched: Score | None = None  # what is attacked, if it is not the score itself but a faster form of it
+
+    @property
+    def device(self) -> torch.device:
+        return self.options.place
+
+    def batches(self, images: ImageSet) -> tuple[Tensor, ...]:
+        """The rows that are this process's, a few at a time."""
+        at_once = self.options.images_at_once(images.shape)
+        return torch.split(processes.own_rows(torch.arange(len(images))), at_once)
 
     def over(self, images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
         """A number for each image, float64 on the CPU: each process computes its rows, and all get the whole."""
         values = torch.zeros(len(images), dtype=torch.float64)
-        for rows in torch.split(processes.own_rows(torch.arange(len(images))), self.batch):
+        for rows in self.batches(images):
             values[rows] = function(images.floats(rows).to(self.device)).double().cpu()
         return self._total(values)
 
@@ -74,39 +75,40 @@ class Bench:
         inside: Tensor,
         reached: Callable[[float], None],
         known: Tensor | None = None,
-    ) -> Measured:
+    ) -> Confronted:
         """Score, certify and attack the images, given the scores of the in-distribution.
 
         `reached` is told how many images are done, those under attack in parts. `known` are the bounds of the score's
         part, where they were computed before.
         """
-        before, world = 0, processes.world_size()
-        names = ("clean", *(self.attack.names if self.attack else ()))
+        before, world, options = 0, processes.world_size(), self.options
+        attack = options.attack
+        names = ("clean", *(attack.names if attack else ()))
         columns = torch.zeros(4, len(images), dtype=torch.float64)
         shown = torch.zeros_like(images.images)
         found_by = torch.zeros(len(names), dtype=torch.float64)
         costs = torch.zeros(3, dtype=torch.float64)
-        for rows in torch.split(processes.own_rows(torch.arange(len(images))), self.batch):
+        for rows in self.batches(images):
             x = images.floats(rows).to(self.device)
             clean = self.score(x).double()
             bound = self._bounds(x, eps) if known is None else self.score.bound_from(known[rows].to(self.device))
             points, attacked, settled = x, clean, torch.zeros_like(clean)
-            if self.attack is not None:
+            if attack is not None:
                 began = time.monotonic()
-                goal = goals(self.stop, bound, inside.to(self.device))
-                share = world / self.attack.passes
+                goal = goals(options.stop, bound, inside.to(self.device))
+                share = world / attack.passes
 
                 def watch(passes: int, before: int = before, share: float = share) -> None:
                     reached(before + share * passes)
 
                 searched = self.searched or self.score
-                outcome = self.attack(searched, x, eps, goal=goal, seed=self.seed, numbers=rows, watch=watch)
+                outcome = attack(searched, x, eps, goal=goal, seed=options.seed, numbers=rows, watch=watch)
                 # Scored among other images, an image may round differently: never let that look like a fall.
                 points = torch.where((outcome.scores > clean).view(-1, 1, 1, 1), outcome.images, x)
                 attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
                 found_by += torch.tensor([outcome.found_by.count(name) for name in names])
                 costs += torch.tensor([outcome.forward, outcome.backward, time.monotonic() - began])
-            confirm(x, points, attacked, bound, eps, self.folder)
+            confirm(x, points, attacked, bound, eps, options.store)
             columns[:, rows] = torch.stack([clean, attacked, bound, settled]).cpu()
             shown[rows] = (points * 255).round().to(torch.uint8).cpu()
             before += world * len(rows)
@@ -115,7 +117,7 @@ class Bench:
         top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, _highest(certified)])
         gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
         counts, (forward, backward, seconds) = self._total(found_by), self._total(costs).tolist()
-        return Measured(
+        return Confronted(
             clean,
             attacked,
             certified,
@@ -130,7 +132,9 @@ class Bench:
 
     def _bounds(self, images: Tensor, eps: float) -> Tensor:
         parts = torch.split(images, len(images) if images.is_cuda else CERTIFIED)
-        return torch.cat([self.score.upper_bound(part, eps, method=self.method).double() for part in parts])
+        return torch.cat(
+            [self.score.upper_bound(part, eps, method=self.options.method or "best").double() for part in parts]
+        )
 
     def _total(self, values: Tensor) -> Tensor:
         # Each process has zeros where others have values. NCCL sums on the GPU only.

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from prood import processes
-from prood.atomic import locked
-from prood.attacks import Attack, Compiled, preset
-from prood.bounds import Method
+from prood.attacks import Compiled
 from prood.data import ImageSet
-from prood.errors import ProodError, first_line
-from prood.evaluation.bench import Bench, Measured
+from prood.errors import Damaged, Mismatch, Unsupported, first_line
+from prood.evaluation.bench import Bench, Confronted
 from prood.evaluation.metrics import auc, fpr, intervals
+from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.progress import Bar
-from prood.evaluation.results import Evaluation, Results, Scores, identity, read_results
-from prood.evaluation.stopping import Stop, goals
+from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
+from prood.evaluation.scores import Scores
 from prood.models import Score, fingerprint, score_of
-
-PIXELS = 2**23
-"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
 
 
 @torch.no_grad()
@@ -39,108 +33,80 @@ def evaluate(
     inside: ImageSet,
     outside: Mapping[str, ImageSet],
     eps: float | Iterable[float],
-    attacks: str | Attack | None = None,
-    stop: Stop = "auc",
-    method: Method = "best",
-    limit: int | None = None,
-    seed: int = 0,
-    batch: int | None = None,
-    compile: bool = False,
-    device: str | torch.device = "cpu",
-    name: str = "model",
-    folder: Path | str | None = None,
-    reuse: Results | None = None,
-    console: Console | None = None,
+    options: EvaluateOptions | None = None,
+    **keywords: Any,
 ) -> Results:
     """Compare the scores of in-distribution images with those of each out-distribution, at each radius `eps`.
 
-    AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps,
-    by this `method` (a model without a certificate has 0 and 1); AAUC and AFPR the highest scores that `attacks` finds
-    in them: a preset ("fast", "paper", "strong") or an attack. `stop` says when the search for an image may end, see
-    `stopping.goals`.
+    AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps (a
+    model without a certificate has 0 and 1); AAUC and AFPR the highest scores that an attack finds in them.
 
-    `limit` takes a seeded choice of so many images of each out-distribution; the in-distribution is always used whole.
-    With a `folder`, every evaluation is added to its results.json as soon as it is made, and what is there already is
-    not made again. Of a joint model, `reuse` may hold evaluations of its discriminator: bounds of g over the same balls
-    by the same method are taken from there, and only the shift is added.
+    `options`, or `keywords` by the same names, say how: `attacks`, `limit`, `method`, `stop`, `seed`, `batch`,
+    `compile`, `device`, `name`, `folder`, `reuse` and `console`, see `EvaluateOptions`.
 
-    `compile` is for attacks on a GPU: the passes of a search are compiled first, which takes half a minute.
-
-    A progress bar is shown on `console`. Under torchrun each process takes a part of the images.
-    The model is moved to `device`, and stays in eval mode there.
+    Under torchrun each process takes a part of the images. The model is moved to the device, and stays in eval mode.
     """
+    options = replace(options or EvaluateOptions(), **keywords)
+    if options.compile and options.place.type != "cuda":
+        raise Unsupported("attacks are compiled for a GPU only: leave out --compile, or choose --device cuda")
     score = model if isinstance(model, Score) else score_of(model)
-    score.model.to(device).eval()
+    score.model.to(options.place).eval()
     score.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
-    attack = preset(attacks) if isinstance(attacks, str) else attacks
-    folder = None if folder is None else Path(folder)
-    batch = max(1, min(250, PIXELS // math.prod(inside.shape))) if batch is None else batch
-    if batch < 1:
-        raise ProodError(f"a batch of {batch} images is empty: choose at least 1")
-    goals(stop, torch.zeros(1), torch.zeros(1))  # a wrong name is said now, not after hours
-    if compile and torch.device(device).type != "cuda":
-        raise ProodError("attacks are compiled for a GPU only: leave out --compile, or choose --device cuda")
-    searched = Compiled(score) if compile and attack else None
-    bench = Bench(score, torch.device(device), batch, attack, stop, seed, folder, method, searched)
-
-    common: dict[str, Any] = {
-        "model": name,
-        "inside": inside.name,
-        "certificate": f"{method}, float32",
-        "attacks": attacks if isinstance(attacks, str | None) else repr(attacks),
-        "stop": stop if attack else None,
-        "limit": limit,
-        "seed": seed,
-    }
-    prints = {"model": fingerprint(score.model), "inside": inside.fingerprint()}
-    prints |= {"attack": identity(attack=repr(attack))} if attack else {}  # a preset may be another one day
-    radii = _radii(eps)
-    plan: list[tuple[ImageSet, dict[str, Any]]] = []
-    for title, images in outside.items():
-        if images.shape != inside.shape:
-            raise ProodError(f"{title} has images of shape {images.shape}, but {inside.name} of shape {inside.shape}")
-        chosen = images if limit is None else images.subset(limit, seed)
-        settings = common | {"outside": title, "fingerprints": prints | {"outside": chosen.fingerprint()}}
-        plan += [(chosen, settings | {"eps": radius}) for radius in radii]
-
-    results = _usable(folder) if folder else Results()
-    missing = [(images, settings) for images, settings in plan if results.find(identity(**settings)) is None]
+    plan = _plan(score, inside, outside, radii_of(eps), options)
+    found = _there(options.store, plan) if options.store else {}
+    bench = Bench(score, options, Compiled(score) if options.compile and options.attack else None)
+    missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
-        _check_shape(score, inside, device)
+        _check_shape(score, inside, options.place)
         reference = Reference.of(bench, inside)
-    with Bar(console, name, sum(len(images) for images, _ in missing)) as bar:
-        for images, settings in missing:
+    with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
+        for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
-            known = _known(reuse, score, settings)
+            known = _known(options.reuse, score, settings)
             measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches, known)
             made = _evaluation(settings, reference, images, measured)
             seconds = round(time.monotonic() - began, 3)
-            made = replace(made, seconds=seconds, machine=machine(bench.device))
-            results = results.plus(made)
-            if folder and processes.is_main():
-                made.save_scores(folder)
-                _store(folder, [made])
-    found = [results.find(identity(**settings)) for _, settings in plan]
-    asked = [one for one in found if one is not None]
-    if folder and processes.is_main():
+            found[name] = replace(made, seconds=seconds, machine=machine(bench.device))
+            if options.store and processes.is_main():
+                append(options.store, found[name])
+    asked = tuple(found[name] for name in plan)
+    if options.store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
-            _store(folder, asked)
-    return Results(tuple(asked))
+            settle(options.store, asked)
+    return Results(asked)
 
 
-def _usable(folder: Path) -> Results:
-    """What is there, without evaluations whose scores cannot be read any more: these are made again when asked for."""
-    found = read_results(folder, whole=False) or Results()
-    return Results(tuple(one for one in found if one.scores is not None or not (folder / one.scores_file).is_file()))
+Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
 
-def _store(folder: Path, asked: Sequence[Evaluation]) -> None:
-    """Put these at the end of the folder's results, where reports look; others may write there at the same time."""
-    with locked(folder / "results.json"):
-        there = read_results(folder, whole=False) or Results()
-        if [one.identity for one in there][-len(asked) :] != [one.identity for one in asked]:
-            there.ending_with(*asked).save(folder)
+def _plan(
+    score: Score, inside: ImageSet, outside: Mapping[str, ImageSet], radii: list[float], options: EvaluateOptions
+) -> Plan:
+    """By their identities, the evaluations that are asked for: the images, and all that decides the outcome."""
+    prints = {"model": fingerprint(score.model), "inside": inside.fingerprint()}
+    prints |= {"attack": identity(attack=repr(options.attack))} if options.attack else {}  # a preset may change one day
+    plan: Plan = {}
+    for title, images in outside.items():
+        if images.shape != inside.shape:
+            raise Mismatch(f"{title} has images of shape {images.shape}, but {inside.name} of shape {inside.shape}")
+        chosen = images if options.limit is None else images.subset(options.limit, options.seed)
+        settings = options.identity | {"inside": inside.name, "outside": title}
+        settings |= {"fingerprints": prints | {"outside": chosen.fingerprint()}}
+        for radius in radii:
+            whole = settings | {"eps": radius}
+            plan[identity(**whole)] = (chosen, whole)
+    return plan
+
+
+def _there(folder: Path, plan: Plan) -> dict[str, Evaluation]:
+    """Of the plan, what the folder has, without evaluations whose scores cannot be read any more."""
+    found = {}
+    for one in read_results(folder) or ():
+        with suppress(Damaged):
+            if one.identity in plan and (one.scores is None or one.scores.clean is not None):
+                found[one.identity] = one
+    return found
 
 
 @dataclass(frozen=True)
@@ -169,7 +135,7 @@ class Reference:
         return Reference(scores, right.double().mean().item(), classes)
 
 
-def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet, found: Measured) -> Evaluation:
+def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet, found: Confronted) -> Evaluation:
     """The metrics of what was measured, and the measurements themselves."""
     attacked = found.attacked if settings["attacks"] else None
     kinds = {"": found.clean, "g": found.certified} | ({} if attacked is None else {"a": attacked})
@@ -221,14 +187,6 @@ def _known(reuse: Results | None, score: Score, settings: dict[str, Any]) -> Ten
     return None
 
 
-def _radii(eps: float | Iterable[float]) -> list[float]:
-    radii = [float(radius) for radius in (eps if isinstance(eps, Iterable) else [eps])]
-    wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 0)]
-    if wrong or not radii:
-        raise ProodError(f"eps is a radius, or several, none of them negative: {wrong[0] if wrong else 'none given'}")
-    return list(dict.fromkeys(radii))
-
-
 def machine(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
@@ -236,10 +194,10 @@ def machine(device: torch.device) -> str:
 
 
 @torch.no_grad()
-def _check_shape(score: Score, inside: ImageSet, device: str | torch.device) -> None:
+def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
     """Whether the model takes images of this shape is seen by one grey image of it."""
     try:
         score(torch.full((1, *inside.shape), 0.5, device=device))
     except (RuntimeError, ValueError) as error:
         fault = f"the model does not take images of {inside.name}, of shape {inside.shape}"
-        raise ProodError(f"{fault}: {first_line(error)}") from None
+        raise Mismatch(f"{fault}: {first_line(error)}") from None

@@ -5,57 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from prood.atomic import replacing, write_text
-from prood.errors import ProodError
+from prood.atomic import locked, write_text
+from prood.errors import Damaged, Unsupported
+from prood.evaluation.scores import Scores, StoredScores
 from prood.version import __version__
 
 RESULTS_FILE = "results.json"
+NEW_FILE = "evaluations.jsonl"
+"""Evaluations since `RESULTS_FILE` was written, one a line: only ever added to, until that file takes them over."""
 SCORES_FOLDER = "scores"
 FORMAT = 2
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """The numbers behind an evaluation, for histograms and curves: one float64 score per image.
-
-    `attacked` is None where no attack was run; `certified` is +∞ where there is no certificate. `gallery` names the
-    images (places in `clean`) with the highest attacked and certified scores, and shows them before and after the
-    attack as uint8 (k, C, H, W).
-    """
-
-    inside: Floats
-    clean: Floats
-    certified: Floats
-    attacked: Floats | None = None
-    gallery: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    gallery_clean: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 1, 1, 1), np.uint8))
-    gallery_attacked: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 1, 1, 1), np.uint8))
-
-    def save(self, file: Path) -> None:
-        arrays = {name: value for name, value in vars(self).items() if value is not None}
-        with replacing(file) as aside, aside.open("wb") as opened:
-            np.savez_compressed(opened, **arrays)
-
-    @staticmethod
-    def load(file: Path) -> Scores:
-        try:
-            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-                return Scores(**{name: arrays[name] for name in arrays.files})
-        except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-            fault = " ".join(str(error).split())
-            raise ProodError(f"{file} cannot be read ({fault}): evaluate again") from None
 
 
 @dataclass(frozen=True)
@@ -142,9 +106,11 @@ class Results:
         return replace(self, evaluations=(*self.evaluations, *more))
 
     def ending_with(self, *asked: Evaluation) -> Results:
-        """With these at the end, also where they were there before."""
-        last = {one.identity for one in asked}
-        return replace(self, evaluations=tuple(one for one in self if one.identity not in last)).plus(*asked)
+        """With these at the end, each once, also where they were there before."""
+        if not asked:
+            return self
+        last = {one.identity: one for one in asked}
+        return replace(self, evaluations=(*(one for one in self if one.identity not in last), *last.values()))
 
     def save(self, folder: Path | str) -> None:
         """Write `results.json`, and the scores that are not there yet, into the folder."""
@@ -162,37 +128,67 @@ class Results:
         write_report(self, path)
 
 
-def read_results(folder: Path | str, *, whole: bool = True) -> Results | None:
-    """The results in a folder, None if there are none yet.
-
-    Scores that cannot be read are an error, or with `whole=False` the numbers stand without them.
-    """
+def read_results(folder: Path | str) -> Results | None:
+    """The results in a folder, None if there are none yet. Their scores are read when they are asked for."""
     folder = Path(folder)
+    added = _added(folder)  # first: what another process takes over meanwhile is then in the other file
     file = folder / RESULTS_FILE
-    if not file.is_file():
+    content: dict[str, Any] = {"evaluations": []}
+    if file.is_file():
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            _check_format(content.pop("format"), file)
+            content["evaluations"] = [_evaluation(values, folder) for values in content["evaluations"]]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Damaged(f"{file} is damaged or of another format: remove it and evaluate again") from None
+    elif not added:
         return None
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if content["format"] > FORMAT:
-            raise ProodError(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
-        evaluations = tuple(_evaluation(values, folder, whole) for values in content.pop("evaluations"))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ProodError(f"{file} is damaged or of another format: remove it and evaluate again") from None
-    content.pop("format")
-    return Results(evaluations, content)
+    return Results(tuple(content.pop("evaluations")), content).ending_with(*added)
 
 
-def _evaluation(values: dict[str, Any], folder: Path, whole: bool) -> Evaluation:
+def append(folder: Path, made: Evaluation) -> None:
+    """Add an evaluation to a folder, where others may write at the same time. From then on a kill does not lose it."""
+    made.save_scores(folder)
+    line = json.dumps({"format": FORMAT, **made.to_json()})
+    with locked(folder / RESULTS_FILE), (folder / NEW_FILE).open("a", encoding="utf-8") as opened:
+        opened.write(f"\n{line}\n")  # a line that a process did not write to its end stays apart
+
+
+def settle(folder: Path, asked: Sequence[Evaluation]) -> None:
+    """Write `RESULTS_FILE` with all that is in the folder, and with these at the end, where reports look."""
+    with locked(folder / RESULTS_FILE):
+        found = read_results(folder) or Results()
+        new = folder / NEW_FILE
+        if new.exists() or [one.identity for one in found][-len(asked) :] != [one.identity for one in asked]:
+            found.ending_with(*asked).save(folder)
+            new.unlink(missing_ok=True)
+
+
+def _added(folder: Path) -> list[Evaluation]:
+    """The evaluations of `NEW_FILE`; a line that was not written to its end is of one that is made again."""
+    file = folder / NEW_FILE
+    found = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            values = json.loads(line)
+            _check_format(values.pop("format"), file)
+            found.append(_evaluation(values, folder))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return found
+
+
+def _check_format(number: int, file: Path) -> None:
+    if number > FORMAT:
+        raise Unsupported(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
+
+
+def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
     known = {item.name for item in fields(Evaluation)}
     values = {name: value for name, value in values.items() if name in known}
     file = values.get("scores")
     # A summary such as the quickstart's may have been moved away from its scores: the numbers stand without them.
-    try:
-        scores = Scores.load(folder / file) if file and (folder / file).is_file() else None
-    except ProodError:
-        if whole:
-            raise
-        scores = None
+    scores = StoredScores(folder / file) if file and (folder / file).is_file() else None
     made = Evaluation(**(values | {"scores": scores}))
     check_kinds(made)
     return made

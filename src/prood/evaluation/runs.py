@@ -7,19 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from rich.console import Console
+from typing import Any
 
 from prood import data, processes
-from prood.bounds import Method
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch, NotFound, ProodError
 from prood.evaluation.evaluator import evaluate
+from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
-from prood.evaluation.stopping import Stop
 from prood.models import Metadata, load, model_path
 
-_LIMIT = 1000
 _TRAIN = re.compile(r"(?<=[:/])train(?=(\.npz)?$)")
 
 
@@ -29,60 +26,37 @@ def evaluate_run(
     outside: Sequence[str] | None = None,
     inside: str | None = None,
     eps: Sequence[float] | None = None,
-    attacks: str | None = "fast",
-    stop: Stop = "auc",
-    method: Method | None = None,
-    limit: int | None = None,
-    seed: int = 0,
-    batch: int | None = None,
-    compile: bool = False,
-    device: str | None = None,
-    console: Console | None = None,
-    folder: Path | str | None = None,
+    options: EvaluateOptions | None = None,
+    **keywords: Any,
 ) -> Results:
     """Evaluate the model of a run's folder into its results.json; see `evaluate`.
 
     A model that comes with Prood has no folder: its results go into runs/shipped/NAME. `folder` is another place.
     What is not given is what the run's recipe says in its table [evaluate]. Where that is silent, `inside` is the test
     split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
-    `method` of the certified bounds "best".
+    `method` of the certified bounds "best". The `attacks` are "fast" by default.
     """
     run = Path(run)
-    folder = _place(run) if folder is None else Path(folder)
-    target = processes.device(device)
+    options = replace(options or EvaluateOptions(attacks="fast"), **keywords)
+    folder = options.folder or _place(run)
+    target = processes.device(None if options.device is None else str(options.device))
     processes.start(target)
     model, about = load(run, device=target)
     planned = (about.recipe or {}).get("evaluate", {})
     outside = outside or planned.get("outside")
     if not outside:
-        raise ProodError(f"the recipe of {run} names no test out-distributions: name some with --out")
+        raise NotFound(f"the recipe of {run} names no test out-distributions: name some with --out")
     eps = eps or planned.get("eps") or ([about.eps] if about.eps is not None else None)
     if eps is None:
-        raise ProodError(f"{run} was not trained for a radius: give one with --eps")
-    limit = planned.get("limit", _LIMIT) if limit is None else limit
+        raise NotFound(f"{run} was not trained for a radius: give one with --eps")
     inside = inside or own_test_set(about)
     if inside is None:
-        raise ProodError(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
+        raise NotFound(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
+    reuse = options.reuse or _of_discriminator(about)
+    options = replace(options.planned_by(planned), device=target, name=run.resolve().name, folder=folder, reuse=reuse)
     known = data.load(inside, split="test").numbered_as(about.classes)
-    others = {name: part_of(name, known, limit, seed) for name in outside}
-    return evaluate(
-        model,
-        inside=known,
-        outside=others,
-        eps=eps,
-        attacks=attacks,
-        stop=stop,
-        method=method or planned.get("method", "best"),
-        limit=limit or None,
-        seed=seed,
-        batch=batch,
-        compile=compile,
-        device=target,
-        name=run.resolve().name,
-        folder=folder,
-        reuse=_of_discriminator(about),
-        console=console,
-    )
+    others = {name: part_of(name, known, options.limit, options.seed) for name in outside}
+    return evaluate(model, inside=known, outside=others, eps=eps, options=options)
 
 
 def _place(run: Path) -> Path:
@@ -90,7 +64,7 @@ def _place(run: Path) -> Path:
     if run.is_dir():
         return run
     if run.exists() or not model_path(run).is_file():
-        raise ProodError(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
+        raise NotFound(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
     return Path("runs") / "shipped" / run
 
 
@@ -112,13 +86,13 @@ def gather(folders: Sequence[Path | str]) -> Results:
     found: dict[Path, Results] = {}
     for folder in map(Path, folders):
         if not folder.is_dir():
-            raise ProodError(f"there is no folder {folder}: name runs that were evaluated")
+            raise NotFound(f"there is no folder {folder}: name runs that were evaluated")
         own = read_results(folder)
         places = [folder] if own is not None else sorted(folder.iterdir())
         found |= {place.resolve(): results for place in places if (results := read_results(place)) is not None}
     if not found:
         names = " ".join(map(str, folders))
-        raise ProodError(f"nothing was evaluated yet: make results with 'prood evaluate {names} --out NAME'")
+        raise NotFound(f"nothing was evaluated yet: make results with 'prood evaluate {names} --out NAME'")
     titles = _told_apart(found)
     return Results(
         tuple(replace(one, model=titles[place, one.model]) for place, results in found.items() for one in results)
@@ -135,7 +109,7 @@ def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:
     for name, places in holders.items():
         paths = [place.parent if place.name == name else place for place in places]
         if len(set(paths)) < len(paths):
-            raise ProodError(f"two of these results are of a model {name!r} in {places[-1]}: name one of them")
+            raise Mismatch(f"two of these results are of a model {name!r} in {places[-1]}: name one of them")
         kept = 0 if len(places) == 1 else 1
         while len({path.parts[-kept:] for path in paths}) < len(paths):
             kept += 1
@@ -156,14 +130,14 @@ def parse_radii(text: str) -> list[float]:
         except (ValueError, ZeroDivisionError):
             radius = math.nan
         if not math.isfinite(radius):
-            raise ProodError(f"{word.strip()!r} is no radius: write numbers such as 0.01 or 8/255")
+            raise BadValue(f"{word.strip()!r} is no radius: write numbers such as 0.01 or 8/255")
         radii.append(radius)
     return radii
 
 
-def part_of(name: str, like: ImageSet, limit: int, seed: int) -> ImageSet:
-    """A seeded choice of `limit` images, all for 0 (of noise 1,000). If they stay on disk, only these are read."""
-    found = data.open_set(name, like=like, count=limit or _LIMIT, seed=seed, split="test")
+def part_of(name: str, like: ImageSet, limit: int | None, seed: int) -> ImageSet:
+    """A seeded choice of `limit` images, all for None (of noise 1,000). If they stay on disk, only these are read."""
+    found = data.open_set(name, like=like, count=limit or LIMIT, seed=seed, split="test")
     return (found.subset(limit, seed) if limit else found).load()
 
 
@@ -173,5 +147,5 @@ def counterpart(trained_on: str) -> str | None:
 
 
 def own_test_set(about: Metadata) -> str | None:
-    """A model's first data set is its in-distribution."""
-    return counterpart(next(iter(about.data), ""))
+    """The test set that belongs to the model's in-distribution."""
+    return None if about.inside is None else counterpart(about.inside)

@@ -8,9 +8,14 @@ import torch
 from torch import Tensor
 
 from prood.attacks import NEVER, TOLERANCE
-from prood.errors import ProodError
+from prood.errors import UnknownName
 
 Stop = Literal["auc", "bound", "never"]
+
+
+def check(stop: str) -> None:
+    if stop not in get_args(Stop):
+        raise UnknownName(f"there is no stopping rule {stop!r}: choose one of {', '.join(get_args(Stop))}")
 
 
 def goals(stop: Stop, bound: Tensor, inside: Tensor, tolerance: float = TOLERANCE) -> Tensor:
@@ -27,8 +32,7 @@ def goals(stop: Stop, bound: Tensor, inside: Tensor, tolerance: float = TOLERANC
 
     "never": only when the attack itself ends.
     """
-    if stop not in get_args(Stop):
-        raise ProodError(f"there is no stopping rule {stop!r}: choose one of {', '.join(get_args(Stop))}")
+    check(stop)
     bound = bound.double()
     if stop == "never":
         return torch.full_like(bound, NEVER)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import torch
 
 from prood.atomic import replacing
 from prood.detector import Detector
-from prood.errors import AlreadyThere, BadValue, MissingPackage, Unsupported
+from prood.errors import AlreadyThere, BadValue, Unsupported
 from prood.export.check import Agreement, check, on_cpu
 from prood.export.classifier import classifier_model
 from prood.export.graph import INPUTS, OUTPUTS, Graph
 from prood.export.shapes import TABLE
 from prood.export.translate import Writer, trace, translate
+from prood.extras import require_packages
 from prood.models import Fusion, ProoD, fingerprint, model_path
 from prood.version import __version__
 
@@ -104,9 +104,7 @@ def guard_nodes(model: ProoD, detector: Detector) -> Writer:
 
 
 def _check_request(path: Path, opset: int, overwrite: bool) -> None:
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
-        raise MissingPackage(f"export needs {', '.join(missing)}: pip install 'prood[export]'")
+    require_packages("export", *_PACKAGES, what="export")
     if opset not in OPSETS:
         raise BadValue(f"the operator set must be one of {OPSETS[0]} to {OPSETS[-1]}, not {opset}")
     if path.suffix != ".onnx":

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from prood import bounds
 from prood.bounds import BlockedLinear, NegativeLinear, Normalise
+from prood.bounds.registry import Pullback, Slopes
 from prood.errors import ProodError
 from prood.models.architectures import architecture, spec_of
 
+IMAGE = (3, 32, 32)
 SIZES = {
     # The paper's two (its architecture table): S for 32×32, SR for 224×224.
     "S": "128 256s2 256 p2 fc128",
@@ -74,6 +76,16 @@ class Discriminator(nn.Module):
             spec: dict[str, Any] = {key: value for key, value in spec_of(self).items() if key != "guard"}
             made.architecture = spec | ({"guard": made.guard} if made.guard else {})  # type: ignore[assignment]
         return made
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """Channels, height and width of the images that it takes, as its description says."""
+        if not hasattr(self, "architecture"):
+            raise ProodError(
+                "the discriminator does not say what images it takes: give image=(channels, height, width)"
+            )
+        channels, height, width = spec_of(self).get("image", IMAGE)
+        return int(channels), int(height), int(width)
 
     @property
     def last(self) -> NegativeLinear:
@@ -141,7 +153,7 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
     def interval(self, layer: Discriminator, box: bounds.Box) -> bounds.Box:
         return bounds.interval(layer.network, box)
 
-    def relax(self, layer: Discriminator, box: bounds.Box, slopes: bounds.Slopes) -> tuple[bounds.Box, bounds.Pullback]:
+    def relax(self, layer: Discriminator, box: bounds.Box, slopes: Slopes) -> tuple[bounds.Box, Pullback]:
         return bounds.relax(layer.network, box, slopes)
 
 
@@ -149,7 +161,7 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
 def discriminator(
     size: str = "S",
     *,
-    image: Sequence[int] = (3, 32, 32),
+    image: Sequence[int] = IMAGE,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     guard: float = 0.0,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,40 +23,11 @@ from prood.atomic import write_bytes
 from prood.errors import ProodError
 from prood.models.architectures import build, spec_of
 from prood.models.joint import ProoD
+from prood.models.metadata import FORMAT, Metadata
 from prood.models.wrapped.module import wrapped_parts
-from prood.version import __version__
 
-FORMAT = 1
 KEY = "prood"
 MODEL_FILE = "model.safetensors"
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """What a file says about its model. The normalisation stands among the architecture's arguments.
-
-    An image whose confidence is below `threshold` is rejected; `tpr` of the in-distribution images are not, 0.95 say.
-    """
-
-    architecture: dict[str, Any]
-    classes: list[str] | None = None
-    shift: float | None = None
-    eps: float | None = None
-    threshold: float | None = None
-    tpr: float | None = None
-    recipe: dict[str, Any] | None = None
-    seed: int | None = None
-    data: dict[str, str] = field(default_factory=dict)  # name of each set used → fingerprint
-    version: str = __version__
-    format: int = FORMAT
-
-    def __post_init__(self) -> None:
-        # Nothing is below NaN: such a threshold would accept everything.
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise ValueError(f"a threshold is a finite number, not {self.threshold}")
-        names = self.classes
-        if names is not None and not (isinstance(names, list | tuple) and all(isinstance(one, str) for one in names)):
-            raise ValueError("classes are a list of names")
 
 
 def model_path(path: Path | str) -> Path:
@@ -95,12 +65,12 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
 def rounded(model: nn.Module) -> nn.Module:
     """A copy of the model, in eval mode, with the weights that `load` gives after `save(half=True)`.
 
-    It has no threshold: find that with these weights.
+    It has no threshold, nor names of its classes: find the first with these weights.
     """
     again = copy.deepcopy(model).float().eval()
     again.load_state_dict({name: _stored(name, value) for name, value in model.state_dict().items()})
     if isinstance(again, ProoD):
-        again.threshold = None
+        again.about = None
     return again
 
 
@@ -131,9 +101,6 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
     model.load_state_dict(tensors)
     for part in wrapped_parts(model):
         part.attach(model_path(path).parent)
-    if isinstance(model, ProoD):
-        model.classes = None if metadata.classes is None else tuple(metadata.classes)
-        model.threshold = metadata.threshold
     return model.to(device).eval(), metadata
 
 
@@ -180,6 +147,7 @@ def _parse(facts: str, file: Path) -> Metadata:
                 "update with 'pip install -U prood'"
             )
         known = {item.name for item in fields(Metadata)}
+        values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it
         return Metadata(**{name: value for name, value in values.items() if name in known})
     except (ValueError, KeyError, TypeError) as error:
         raise ProodError(f"{file} has an unreadable description of its model ({error!r}): train it again") from None

@@ -13,6 +13,7 @@ from prood import bounds
 from prood.errors import ProodError
 from prood.models.architectures import Spec, architecture, build, spec_of
 from prood.models.discriminators import Discriminator
+from prood.models.metadata import Metadata
 
 _TINY = torch.finfo(torch.float64).tiny  # under a logarithm, so that exactly equal logits have a finite score
 
@@ -58,14 +59,12 @@ class ProoD(nn.Module):
     Calling it returns logits again (log(K·p), so that softmax gives p): a drop-in for the classifier. `shift` is the
     Δ of Eq. 9. The order of the classes is the classifier's; `predict` takes it from there.
 
-    `classes` (their names) and `threshold` (reject an image whose confidence is below it) are what the file says that
-    the model was loaded from, else None. They are notes for the user and no part of the weights: nothing here reads
-    them, `fingerprint` does not cover them, and `save` writes only those that it is given.
+    `about` is what the file says that `prood.load` read the model from. It is no part of the weights: `fingerprint`
+    does not cover it, and `save` writes only the facts that it is given.
     """
 
     shift: Tensor
-    classes: tuple[str, ...] | None
-    threshold: float | None
+    about: Metadata | None
 
     def __init__(self, classifier: nn.Module, discriminator: Discriminator, shift: float = 0.0) -> None:
         super().__init__()
@@ -75,7 +74,7 @@ class ProoD(nn.Module):
             raise ProodError(f"the shift must be a finite number, not {shift}")
         self.classifier = classifier
         self.discriminator = discriminator
-        self.classes, self.threshold = None, None
+        self.about = None
         self.register_buffer("shift", torch.tensor(float(shift), dtype=torch.float32))
 
     @property
@@ -85,6 +84,16 @@ class ProoD(nn.Module):
             "classifier": spec_of(self.classifier),
             "discriminator": spec_of(self.discriminator),
         }
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Their names, where the model's file states them."""
+        return None if self.about is None or self.about.classes is None else tuple(self.about.classes)
+
+    @property
+    def threshold(self) -> float | None:
+        """Reject an image whose confidence is below it; None where no file states one."""
+        return None if self.about is None else self.about.threshold
 
     def logits(self, images: Tensor) -> Tensor:
         """The classifier's own logits."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prood.atomic import replacing
+from prood.extras import require_packages
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,9 +35,15 @@ _STYLE: Any = {
 }
 
 
+def check_packages() -> None:
+    """To be asked before a study begins: its figures are drawn at the end."""
+    require_packages("studies", "matplotlib", what="drawing a study's figures")
+
+
 @contextmanager
 def figure(width: float = 7.0, height: float = 4.2) -> Iterator[Figure]:
     """An empty figure of so many inches, drawn in the common style; `save` it before the block ends."""
+    check_packages()
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from prood.extras import require_packages
 from prood.serve.options import About, Options
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def __getattr__(name: str) -> Any:
     homes = {"create_app": "prood.serve.app", "serve": "prood.serve.server"}
     if name not in homes:
         raise AttributeError(f"module 'prood.serve' has no attribute {name!r}")
-    from prood.serve.needed import check_packages
-
     check_packages()
     return getattr(import_module(homes[name]), name)
+
+
+def check_packages() -> None:
+    require_packages("serve", "fastapi", "uvicorn", "python_multipart", what="the service")

@@ -19,7 +19,7 @@ from prood.attacks import PGD
 from prood.attacks.base import Attack
 from prood.attacks.search import Search
 from prood.detector import Detector
-from prood.models import JointConfidence
+from prood.models.score import JointConfidence
 from prood.serve.batching import Turns
 from prood.serve.work import METHOD, NORM
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Literal
@@ -29,31 +28,30 @@ class Example:
     png: bytes
 
 
-def draw(shape: Shape, used: Iterable[str]) -> list[Example]:
-    """Examples of this shape; `used` names the sets that the model was made from, its in-distribution first."""
+def draw(shape: Shape, inside: str | None) -> list[Example]:
+    """Examples of this shape; `inside` names the model's in-distribution."""
     if shape[0] not in (1, 3):
         return []
-    trained = list(used)
+    trained = inside or ""
     found = [Example(name, "in", png(image)) for name, image in _inside(trained, shape)]
-    like = ImageSet("like", torch.zeros((1, *shape), dtype=torch.uint8))
     for name in OUTSIDE:
-        if name == "left-out" and not (trained and trained[0].startswith("digits")):
+        if name == "left-out" and not trained.startswith("digits"):
             continue
-        images = _first(name, 1, like)
+        images = _first(name, 1, shape)
         if images is not None and images.shape == shape:
             found.append(Example(name.partition(":")[0], "out", png(images.images[0])))
     return found
 
 
-def _inside(trained: list[str], shape: Shape) -> list[tuple[str, Tensor]]:
-    """The first test images of the first set. Only sets by name: a model's file may name no path on this machine."""
-    name = trained[0].removesuffix(":train") + ":test" if trained and trained[0].endswith(":train") else ""
+def _inside(trained: str, shape: Shape) -> list[tuple[str, Tensor]]:
+    """The first test images. Only sets by name: a model's file may name no path on this machine."""
+    name = trained.removesuffix(":train") + ":test" if trained.endswith(":train") else ""
     try:
         if not name or "PATH" in data.find(name).splits:
             return []
     except ProodError:
         return []
-    images = _first(name, INSIDE, None)
+    images = _first(name, INSIDE)
     if images is None or images.shape != shape:
         return []
     labels = range(INSIDE) if images.labels is None else images.labels.tolist()
@@ -61,9 +59,9 @@ def _inside(trained: list[str], shape: Shape) -> list[tuple[str, Tensor]]:
     return list(zip(names, images.images, strict=False))
 
 
-def _first(name: str, count: int, like: ImageSet | None) -> ImageSet | None:
+def _first(name: str, count: int, shape: Shape | None = None) -> ImageSet | None:
     try:
-        found = data.open_set(name, like=like, count=count, seed=1)
+        found = data.open_set(name, shape=shape, count=count, seed=1)
         return found.subset(min(count, len(found)), seed=1).load()
     except ProodError:  # not installed, or not on this machine
         return None

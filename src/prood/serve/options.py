@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from prood.errors import BadValue
@@ -57,9 +56,9 @@ class Options:
 
 @dataclass(frozen=True)
 class About:
-    """A model's name in addresses, the radius it was trained for, its TPR and the image sets that it was made from."""
+    """A model's name in addresses, the radius it was trained for, its TPR and the name of its in-distribution."""
 
     name: str = "prood"
     eps: float | None = None
     tpr: float | None = None
-    data: Mapping[str, str] = field(default_factory=dict)
+    inside: str | None = None

@@ -45,7 +45,7 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
     place = model_path(run)
     own = place.resolve().parent.name if Path(run).is_dir() else place.stem
     chosen = own if name is None else name
-    return detector, About(chosen, facts.eps, facts.tpr, facts.data)
+    return detector, About(chosen, facts.eps, facts.tpr, facts.inside)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -171,7 +171,7 @@ class Service:
     async def examples(self) -> list[Example]:
         """Drawn once, in a thread: reading the image sets takes a second or two."""
         if self._examples is None:
-            work = asyncio.to_thread(draw, self.detector.shape, list(self.about.data))
+            work = asyncio.to_thread(draw, self.detector.shape, self.about.inside)
             self._examples = asyncio.ensure_future(work)
         return await asyncio.shield(self._examples)
 

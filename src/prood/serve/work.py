@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prood.bounds import Method, Norm
 from prood.detector import Detector
-from prood.models import confidence_logit
+from prood.models.joint import confidence_logit
 from prood.serve.batching import Arrays, Work
 
 METHOD: Method = "best"

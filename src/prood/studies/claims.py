@@ -89,7 +89,7 @@ def check_claims(
             outside=list(dict.fromkeys(one.outside for one in alike)),
             eps=list(dict.fromkeys(one.eps for one in alike)),
             attacks=None,
-            method=how[0],  # type: ignore[arg-type]  # a wrong word is refused there
+            method=how[0],
             limit=how[1],
             seed=how[2],
             device=device,

@@ -11,7 +11,7 @@ from typing import Any
 from prood import processes
 from prood.atomic import write_text
 from prood.errors import ProodError
-from prood.models import Discriminator, Fusion, ProoD, load, save, spec_of
+from prood.models import Discriminator, Fusion, ProoD, load, save
 from prood.studies.fusion import Fitted, best_shift, fit_fusion, pairs
 from prood.training import Recipe, Run, images_to_choose_by
 from prood.training.methods import evaluate_of_parts
@@ -69,7 +69,7 @@ def fuse(
     if radius is None:
         raise ProodError(f"{discriminator} was not trained for a radius: give one with --eps")
     inside, outside = images_to_choose_by(recipe)
-    taken = tuple(spec_of(g).get("image", inside.shape))
+    taken = g.image
     if taken != inside.shape:
         raise ProodError(
             f"recipe {recipe.name!r} has images of shape {inside.shape}, and {discriminator} takes {taken}: "
@@ -98,6 +98,6 @@ def fuse(
     counts = {"inside": len(inside), "outside": len(outside)}
     facts = made.to_json() | {"least_auc": least, "images": counts}
     write_text(folder.folder / FACTS_FILE, json.dumps(facts, indent=1) + "\n")
-    known = about_f.data | about_g.data
-    save(model, folder.model, classes=about_f.classes, eps=radius, recipe=resolved, data=known)
+    known: dict[str, Any] = {"inside": about_f.inside, "data": about_f.data | about_g.data}
+    save(model, folder.model, classes=about_f.classes, eps=radius, recipe=resolved, **known)
     return made

@@ -15,6 +15,7 @@ from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.bench import CERTIFIED, Bench
 from prood.evaluation.metrics import auc
+from prood.evaluation.options import EvaluateOptions
 from prood.models import Confidence, Curve, Discriminator, InLogit
 
 Floats = NDArray[np.float64]
@@ -93,8 +94,8 @@ def pairs_of(
     """The same for several sets outside, by their names."""
     place = torch.device(device)
     sure, known = Confidence(classifier.to(place).eval()), InLogit(discriminator.to(place).eval())
-    bench = Bench(known, place, 250, None, "auc", 0, None)
-    certified = Bench(known, place, CERTIFIED if place.type == "cpu" else 250, None, "auc", 0, None)
+    bench = Bench(known, EvaluateOptions(device=place, batch=250))
+    certified = Bench(known, EvaluateOptions(device=place, batch=CERTIFIED if place.type == "cpu" else 250))
     with torch.no_grad():
         s_in, g_in = bench.over(inside, sure), bench.over(inside, known)
         return {

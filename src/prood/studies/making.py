@@ -15,7 +15,8 @@ from prood.atomic import write_text
 from prood.detector import Detector
 from prood.detector.files import CALIBRATION_FILE, save_calibration
 from prood.evaluation import threshold as threshold_at
-from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, rounded, save
+from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
+from prood.models.files import rounded
 from prood.studies.graph import Node
 from prood.studies.published import portable, read_json
 from prood.studies.shift import choose_shift, sweep
@@ -76,7 +77,7 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
     for name in ("recipe.json", "metrics.jsonl"):
         shutil.copy(before / name, run / name)
-    facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "data")}
+    facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "inside", "data")}
     threshold = threshold_at(confidence.cpu().numpy(), ACCEPT)
     save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=ACCEPT, **facts)
 

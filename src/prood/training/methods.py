@@ -14,7 +14,7 @@ from prood import data, processes
 from prood.data import Images, ImageSet
 from prood.errors import ProodError, first_line
 from prood.methods.attack import deployed
-from prood.models import Discriminator, Metadata, ProoD, load, save, spec_of
+from prood.models import Discriminator, Metadata, ProoD, load, save
 from prood.models.architectures import takes
 from prood.training.batches import Batches
 from prood.training.loop import fit
@@ -82,6 +82,7 @@ def train(
             facts |= {"classes": None if method == "discriminator" else _class_names(inside)}
             facts |= {
                 "eps": getattr(objective, "eps", facts.get("eps")),
+                "inside": inside.name,
                 "data": used | facts.get("data", {}) | used,  # its own come first
             }
             if processes.is_main():
@@ -105,7 +106,7 @@ def combine(
     if not isinstance(g, Discriminator):
         raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     model = ProoD(f, g, shift).eval()
-    shape = tuple(spec_of(g).get("image", (3, 32, 32)))
+    shape = g.image
     try:
         with torch.no_grad():
             model(torch.full((1, *shape), 0.5))
@@ -121,9 +122,8 @@ def combine(
     }
     folder = Run(run)
     folder.open(resolved, resume=resume, at_once=True)
-    save(
-        model, folder.model, classes=about_f.classes, eps=about_g.eps, recipe=resolved, data=about_f.data | about_g.data
-    )
+    facts: dict[str, Any] = {"classes": about_f.classes, "eps": about_g.eps, "inside": about_f.inside}
+    save(model, folder.model, recipe=resolved, data=about_f.data | about_g.data, **facts)
     return model
 
 

@@ -1,7 +1,7 @@
-import builtins
 import io
 import multiprocessing
 import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -103,13 +103,6 @@ def test_a_damaged_or_missing_folder_is_refused(tmp_path: Path) -> None:
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save(tmp_path / "val_lmdb", pictures())
-    original = builtins.__import__
-
-    def without(name: str, *arguments: object, **options: object) -> object:
-        if name == "lmdb":
-            raise ImportError(name)
-        return original(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "lmdb", None)
     with pytest.raises(ProodError, match=r"pip install 'prood\[data\]'"):
         len(LmdbReader(folder, SHAPE))

@@ -12,7 +12,7 @@ from prood.cli import app
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, far_away, guarded, mean_confidence, study, study_run
-from prood.models import Discriminator, ProoD, discriminator, save, small
+from prood.models import Discriminator, Metadata, ProoD, discriminator, save, small
 from prood.report.far import lines
 
 SHAPE = (1, 28, 28)
@@ -98,7 +98,7 @@ def test_with_a_guard_it_does_nowhere(folder: Path) -> None:
 
 def test_a_guarded_copy_leaves_the_model_alone() -> None:
     model = joint()
-    model.classes, model.threshold = ("a", "b", "c", "d"), 0.5
+    model.about = Metadata({}, classes=["a", "b", "c", "d"], threshold=0.5)
     copied = guarded(model, 2.0)
     assert isinstance(copied, ProoD)
     assert (copied.discriminator.guard, model.discriminator.guard) == (2.0, 0.0)

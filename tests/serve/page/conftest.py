@@ -103,7 +103,7 @@ class Served:
     """A service in a thread, on a port of its own."""
 
     def __init__(self, detector: Detector, options: Options | None = None, port: int = 0) -> None:
-        app = create_app(detector, options, About("small", EPS, data={"digits:train": ""}))
+        app = create_app(detector, options, About("small", EPS, inside="digits:train"))
         config = uvicorn.Config(app, port=port, log_level="critical", ws="none", timeout_graceful_shutdown=5)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run)

@@ -13,12 +13,13 @@ rounding, and the constant, 2⁻¹⁰⁰⁰, covers underflow.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prood.errors import ProodError
+from prood.extras import require_packages
 
 Array = NDArray[np.float64]
 
@@ -33,6 +34,10 @@ MORE = 1 + 2.0**-30  # for sums of non-negative terms
 
 class Undecided(Exception):
     """Why nothing can be said."""
+
+
+class Refuted(Exception):
+    """A fact that contradicts the certificate."""
 
 
 def up(x: Array) -> Array:
@@ -59,11 +64,8 @@ def require(values: Array) -> Array:
 
 
 def flint() -> Any:
-    try:
-        import flint
-    except ImportError:
-        raise ProodError("verifying needs python-flint: pip install 'prood[verify]'") from None
-    return flint
+    require_packages("verify", "flint", what="verifying")
+    return import_module("flint")
 
 
 def least_exponentials(logarithms: NDArray[np.float32]) -> Array:

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prood.certification.record import ImageReference
+from prood.certification.verify.exact import Refuted
 from prood.certification.verify.layers import Shape
-from prood.data import Images, ImageSet, open_set
+from prood.data import Images, open_set
 from prood.data.formats.pictures import decode, fit
 
 
@@ -30,13 +31,14 @@ class ImageReader:
             path = Path(name) / Path(reference.name).name if Path(name).is_dir() else Path(name)
             found = fit(decode(path), (channels, height, width)).numpy()
         else:
-            found = self._open(name, shape).take([reference.row])[0].numpy()
+            images = self._open(name, shape)
+            if reference.row >= len(images):
+                raise Refuted(f"{images.name} has no row {reference.row}: its rows are 0 to {len(images) - 1}")
+            found = images.take([reference.row])[0].numpy()
         return found.astype(np.float32) / np.float32(255)
 
     def _open(self, name: str, shape: Shape) -> Images:
-        import torch
-
         if self._opened is None or self._opened[:2] != (name, shape):
-            like = ImageSet("like", torch.zeros((1, *shape), dtype=torch.uint8))
-            self._opened = name, shape, open_set(name, like=like)
+            channels, height, width = shape
+            self._opened = name, shape, open_set(name, shape=(channels, height, width))
         return self._opened[2]

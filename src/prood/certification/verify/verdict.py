@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from prood.certification.record import Certificate, image_sha256
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.bound import bounds
-from prood.certification.verify.exact import Undecided, confidence_is_too_small
+from prood.certification.verify.exact import Refuted, Undecided, confidence_is_too_small
 from prood.certification.verify.images import ImageReader
 from prood.certification.verify.layers import Network
 from prood.certification.verify.network import Model, read_model, sha256_of
@@ -34,10 +34,6 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-class Refuted(Exception):
-    """A fact that contradicts the certificate."""
 
 
 class Verifier:
@@ -88,8 +84,6 @@ class Verifier:
         try:
             image = self._images.read(certificate.input, self.input, network.shape)
         except ProodError as error:
-            if row is not None and f"has no row {row}" in str(error):
-                raise Refuted(str(error)) from None
             raise Undecided(f"{error}") from None
         _check_hash(
             "the image", name if row is None else f"row {row} of {name}", certificate.input.sha256, image_sha256(image)

@@ -14,7 +14,8 @@ from prood.data.formats.names import Names
 from prood.data.formats.pictures import decode, fit
 from prood.data.images import fingerprint
 from prood.data.sources import Shape
-from prood.errors import Damaged, MissingPackage, NotFound, ProodError
+from prood.errors import Damaged, NotFound, ProodError
+from prood.extras import require_packages
 
 _FILE = "data.mdb"
 
@@ -63,10 +64,9 @@ def _reading(folder: Path) -> Iterator[Any]:
 # and read-only it is nothing but mapped memory, which forked processes may share.
 @cache
 def _environment(folder: str) -> Any:
-    try:
-        import lmdb
-    except ImportError as error:
-        raise MissingPackage(f"reading {folder} takes the package lmdb: pip install 'prood[data]'") from error
+    require_packages("data", "lmdb", what=f"reading {folder}")
+    import lmdb
+
     path = Path(folder, _FILE)
     if not path.is_file():
         raise NotFound(f"there is no file {path}: fetch the set again")

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prood.errors import Damaged, MissingPackage, NotFound
+from prood.errors import Damaged, NotFound
+from prood.extras import require_packages
 
 
 def read_mat(path: Path, *names: str) -> dict[str, NDArray[Any]]:
     """These variables of the file, each as MATLAB has it: at least two axes, a struct as a structured array."""
-    try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise MissingPackage(f"reading {path} takes SciPy: pip install 'prood[data]'") from error
+    require_packages("data", "scipy", what=f"reading {path}")
+    from scipy.io import loadmat
+
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # Of a damaged variable SciPy warns, and then puts a text in its place, which is refused below.

@@ -12,7 +12,8 @@ import numpy as np
 from prood import processes
 from prood.evaluation import evaluate
 from prood.evaluation.words import set_name
-from prood.models import SIZES, load
+from prood.models import load
+from prood.models.discriminators import SIZES
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.results import markdown_table
 from prood.studies.lab import Lab

@@ -1,0 +1,101 @@
+"""How a model is evaluated: all that does not belong to the model or to the images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from rich.console import Console
+
+from prood.attacks import Attack, preset
+from prood.bounds import Method
+from prood.errors import BadValue, UnknownName
+from prood.evaluation.results import Results
+from prood.evaluation.stopping import Stop, check
+
+PIXELS = 2**23
+"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
+LIMIT = 1000
+"""Images of each out-distribution where neither a recipe nor the caller says how many."""
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What `evaluate` and `evaluate_run` take as keywords, as one object.
+
+    `attacks` is a preset ("fast", "paper", "strong"), an attack or None. `stop` says when the search for an image may
+    end (`stopping.goals`). `method` is that of the certified bounds, "best" by default. `limit` takes a seeded choice
+    of so many images of each out-distribution; the in-distribution is always used whole. `compile` is for attacks on a
+    GPU: the passes of a search are compiled first, which takes half a minute.
+
+    `name` stands for the model in tables. Each evaluation is stored in `folder` as soon as it is made, and those that
+    are there are not repeated. Of a joint model, `reuse` may hold evaluations of its discriminator: bounds of g over
+    the same balls by the same method are taken from there, and only the shift is added. Progress is shown on `console`.
+    """
+
+    attacks: str | Attack | None = None
+    stop: Stop = "auc"
+    method: Method | None = None
+    limit: int | None = None
+    seed: int = 0
+    batch: int | None = None
+    compile: bool = False
+    device: str | torch.device | None = None
+    name: str = "model"
+    folder: Path | str | None = None
+    reuse: Results | None = None
+    console: Console | None = None
+
+    def __post_init__(self) -> None:
+        """What is wrong is said now, not after hours."""
+        check(self.stop)
+        if self.method not in (None, *get_args(Method)):
+            raise UnknownName(f"unknown bound method {self.method!r}: choose one of {', '.join(get_args(Method))}")
+        if self.batch is not None and self.batch < 1:
+            raise BadValue(f"batch must be at least 1, not {self.batch}")
+        _ = self.attack
+
+    @property
+    def attack(self) -> Attack | None:
+        return preset(self.attacks) if isinstance(self.attacks, str) else self.attacks
+
+    @property
+    def place(self) -> torch.device:
+        return torch.device(self.device or "cpu")
+
+    @property
+    def store(self) -> Path | None:
+        return None if self.folder is None else Path(self.folder)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of it decides the outcome, as an `Evaluation` keeps it."""
+        return {
+            "model": self.name,
+            "certificate": f"{self.method or 'best'}, float32",
+            "attacks": self.attacks if isinstance(self.attacks, str | None) else repr(self.attacks),
+            "stop": self.stop if self.attacks else None,
+            "limit": self.limit,
+            "seed": self.seed,
+        }
+
+    def images_at_once(self, shape: tuple[int, ...]) -> int:
+        return self.batch or max(1, min(250, PIXELS // math.prod(shape)))
+
+    def planned_by(self, planned: Mapping[str, Any]) -> EvaluateOptions:
+        """With a recipe's table [evaluate] for what was not given; a limit of 0 is none."""
+        limit = planned.get("limit", LIMIT) if self.limit is None else self.limit
+        return replace(self, limit=limit or None, method=self.method or planned.get("method"))
+
+
+def radii_of(eps: float | Iterable[float]) -> list[float]:
+    """One radius or several as a list, each once."""
+    radii = [float(radius) for radius in (eps if isinstance(eps, Iterable) else [eps])]
+    wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 0)]
+    if wrong or not radii:
+        raise BadValue(f"eps is a radius, or several, none of them negative: {wrong[0] if wrong else 'none given'}")
+    return list(dict.fromkeys(radii))
