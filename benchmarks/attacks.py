@@ -20,7 +20,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from prood.studies.known import FAR, INSIDE, NEAR
 from torch import Tensor
 
 import prood
@@ -30,6 +29,7 @@ from prood.evaluation import auc
 from prood.evaluation.stopping import goals
 from prood.models import InLogit, ProoD, Score, discriminator, score_of, small
 from prood.models.classifiers import resnet18
+from prood.studies.known import FAR, INSIDE, NEAR
 
 
 def stopping(run: str, eps: float, attacks: str, limit: int, device: str) -> None:

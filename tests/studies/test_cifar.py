@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from prood.reproduce import Study, jobs, reproduce, reproduction, run_fast
+from prood.reproduce import study as module
 from rich.console import Console
 from safetensors import safe_open
 
@@ -18,8 +20,6 @@ from prood.errors import ProodError
 from prood.evaluation import read_results
 from prood.models import Discriminator, ProoD, fingerprint, load
 from prood.report import results_page
-from prood.reproduce import Study, jobs, reproduce, reproduction, run_fast
-from prood.reproduce import study as module
 from prood.studies import choose_shift, measure, read_published
 from prood.studies.published import method_of
 from prood.studies.shift import Candidate

@@ -8,8 +8,7 @@ from prood import ProodError
 from prood.evaluation import evaluate_run
 from prood.models import ProoD, discriminator, save, small
 from prood.report.claims import claims_table
-from prood.studies import check_claims
-from prood.studies import publish
+from prood.studies import check_claims, publish
 from prood.studies.published import read_one
 
 

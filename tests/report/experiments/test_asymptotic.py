@@ -8,9 +8,8 @@ import pytest
 
 from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, guarded
 from prood.models import load
-from prood.report.experiments import perform
+from prood.report.experiments import EXPERIMENTS, asymptotic, directions, perform
 from prood.studies import Lab
-from prood.report.experiments import EXPERIMENTS, asymptotic, directions
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from prood.report.experiments.experiment import FORMAT
 
 from prood.errors import ProodError
 from prood.report.experiments import Experiment, perform, perform_all
+from prood.report.experiments.experiment import FORMAT
 
 
 class Counted:

@@ -5,14 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prood.studies.making import TOLERANCE
 
 from prood.models import Curve, Fusion, ProoD, load
-from prood.report.experiments import perform
-from prood.studies import Lab
-from prood.report.experiments import EXPERIMENTS, fusion, shift
-from prood.studies import Candidate, choose_shift, measure
+from prood.report.experiments import EXPERIMENTS, fusion, perform, shift
+from prood.studies import Candidate, Lab, choose_shift, measure
 from prood.studies.fusion import SHIFTS
+from prood.studies.making import TOLERANCE
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from prood.report.experiments.experiment import FORMAT
+from prood.reproduce import Experiment
 
 from prood.errors import ProodError
 from prood.report import experiments as page
 from prood.report.experiments import experiments_page, write_page
-from prood.reproduce import Experiment
+from prood.report.experiments.experiment import FORMAT
 
 DOCUMENT = {
     "format": FORMAT,

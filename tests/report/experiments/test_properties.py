@@ -6,16 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from prood.studies.properties import RULES
+from prood.reproduce import lab as lab_module
 
 from prood.errors import ProodError
 from prood.evaluation.measured import FILE, read_measured
 from prood.models import fingerprint, load
-from prood.report.experiments import perform
-from prood.studies import Lab
-from prood.reproduce import lab as lab_module
-from prood.report.experiments import properties
-from prood.studies import read_published
+from prood.report.experiments import perform, properties
+from prood.studies import Lab, read_published
+from prood.studies.properties import RULES
 
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
 

@@ -9,9 +9,8 @@ import pytest
 from prood.errors import ProodError
 from prood.models import MODEL_FILE, load
 from prood.models.discriminators import SIZES
-from prood.report.experiments import perform
+from prood.report.experiments import EXPERIMENTS, perform, sizes
 from prood.studies import Lab
-from prood.report.experiments import EXPERIMENTS, sizes
 
 CHOSEN = ("digits-XS", "digits", "digits-deep")
 

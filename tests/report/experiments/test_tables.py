@@ -9,10 +9,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from prood.report.experiments import perform, rows
-from prood.studies import Lab, study_of
-from prood.report.experiments import EXPERIMENTS, fpr, main, radius, robust, seeds, separate, sets
-from prood.studies import read_published
+from prood.report.experiments import EXPERIMENTS, fpr, main, perform, radius, robust, rows, seeds, separate, sets
+from prood.studies import Lab, read_published
 
 ROOT = Path(__file__).parent.parent.parent
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
