@@ -157,9 +157,9 @@ def test_weight_decay_leaves_the_mixtures_alone() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"components": 0}, "components = 0"),
+        ({"components": 0}, "components must be"),
         ({"components": 9, "fit_images": 8}, "components = 9"),
-        ({"floor": 0.0}, "floor = 0.0"),
+        ({"floor": 0.0}, "floor must be"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], message: str) -> None:
