@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from prood.reproduce import Study, jobs, reproduce, reproduction, run_fast
-from prood.reproduce import study as module
 from rich.console import Console
 from safetensors import safe_open
 
@@ -19,9 +17,23 @@ from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation import read_results
 from prood.models import Discriminator, ProoD, fingerprint, load
-from prood.report import results_page
-from prood.studies import choose_shift, measure, read_published
+from prood.report import results_page, results_table, write_cards
+from prood.studies import (
+    STUDIES,
+    Lab,
+    choose_shift,
+    jobs,
+    known,
+    making,
+    measure,
+    measuring,
+    read_published,
+    reproduce,
+    study_of,
+)
+from prood.studies import lab as module
 from prood.studies.published import method_of
+from prood.studies.reproduce import run_fast
 from prood.studies.shift import Candidate
 from prood.training import Recipe, held_back, load_recipe
 
@@ -31,9 +43,12 @@ LIMIT = 4
 EPS = 0.01
 SHIFTS = (0.0, load_recipe("cifar10-fast").shift)
 COMMAND = "prood reproduce cifar10"
-MODELS = {run: module.MODELS[run] for run in module.OWN}
-COMPACT = reproduction.COMPACT  # as it is, before it is shrunk as well
-QUICK = reproduction.QUICK
+MODELS = {
+    node.name: node.title for node in study_of("cifar10").nodes if "attack" in node.measures and not node.baseline
+}
+LINEAR = ["discriminator", "prood", "prood-s"]
+COMPACT = known.COMPACT  # as it is, before it is shrunk as well
+QUICK = known.QUICK
 SETS = ["cifar100", "svhn", "textures", "places365", "smooth", "uniform"]
 
 
@@ -69,46 +84,48 @@ def shrunk(name: str) -> Recipe:
 
 @pytest.fixture(scope="module", autouse=True)
 def miniature(tmp_path_factory):
-    """The data folder and the settings of everything here; what Study.evaluate was asked for."""
+    """The data folder and the settings of everything here; what evaluations were asked for."""
     root = tmp_path_factory.mktemp("data")
     for seed, (name, classes) in enumerate({"cifar10": 10, "cifar100": 100}.items()):
         write_sheet(root / name, "train", 2 * seed, classes)
         write_sheet(root / name, "test", 2 * seed + 1, classes)
     for seed, name in enumerate(("svhn", "textures", "places365")):
         write_sheet(root / name, "test", 10 + seed)
-    evaluate, asked = Study.evaluate, []
+    evaluate, asked = measuring.evaluate_run, []
 
-    def without_crown(self, run, **options):
+    def without_crown(run, **options):
         """Which takes minutes on a CPU."""
-        asked.append((run, options))
-        return evaluate(self, run, **options | ({"method": "ibp"} if options.get("method") == "crown" else {}))
+        asked.append((run.name, options))
+        return evaluate(run, **options | ({"method": "ibp"} if options.get("method") == "crown" else {}))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROOD_DATA", str(root))
-        patch.setattr(module, "load_recipe", shrunk)
-        patch.setattr(module, "SHIFTS", SHIFTS)
-        patch.setattr(reproduction, "QUICK", {"prood": ("train.epochs=0.75",)})
+        patch.setattr("prood.studies.site.load_recipe", shrunk)
+        patch.setattr(making, "SHIFTS", SHIFTS)
+        patch.setattr(known, "QUICK", {"discriminator": (), "prood": ("train.epochs=0.75",)})
         short = ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0")
-        patch.setattr(reproduction, "COMPACT", ("networks.classifier.name=compact", *short))
-        patch.setattr(Study, "evaluate", without_crown)
+        patch.setattr(known, "COMPACT", ("networks.classifier.name=compact", *short))
+        patch.setattr(measuring, "evaluate_run", without_crown)
         yield asked
 
 
-def study_in(folder: Path, **facts) -> Study:
+def study_in(folder: Path, *seeds: int, **facts) -> Lab:
     console = Console(file=io.StringIO(), width=160)
-    return Study("cifar10", folder, device="cpu", command=COMMAND, console=console, **facts)
+    study = replace(study_of("cifar10"), **{"attacks": None} | facts)
+    made = Lab(study, folder / "runs", folder / "results", seeds or (0,), console=console)
+    return replace(made, home=made.seeds[0], own_shifts=True, training=True, device="cpu", command=COMMAND)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory, miniature):
     """A study that was reproduced, and the folder of its published results."""
     folder = tmp_path_factory.mktemp("study")
-    study = study_in(folder / "runs", seed=3)
-    reproduce(study, results=folder / "results", attacks=None)
-    return study, folder / "results"
+    study = study_in(folder, 3)
+    write_cards(study, reproduce(study))
+    return study, study.results
 
 
-def chosen(study: Study, ending: str) -> float:
+def chosen(study: Lab, ending: str) -> float:
     return json.loads((study.folder / f"discriminator{ending}-shift.json").read_text())["chosen"]
 
 
@@ -116,8 +133,9 @@ def chosen(study: Study, ending: str) -> float:
 
 
 def test_the_fast_way_makes_two_models_and_certifies_the_joint_one(tmp_path):
-    study = study_in(tmp_path / "runs")
-    results = run_fast(study)
+    study = study_in(tmp_path)
+    (results,) = run_fast(study)
+    study.console.print(results_table(results))
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["discriminator", "prood"]
     model, about = load(tmp_path / "runs" / "prood")
     assert isinstance(model, ProoD)
@@ -168,8 +186,8 @@ def test_every_model_is_published(done):
 )
 def test_a_part_of_the_models_is_made_with_what_it_needs_and_published_alone(done, tmp_path, models, trained):
     study, _ = done
-    part = study_in(tmp_path / "runs", seed=3)
-    reproduce(part, models=models, results=tmp_path / "results", attacks=None)
+    part = study_in(tmp_path, 3)
+    reproduce(part, models)
     made = {str(file.parent.relative_to(part.folder)) for file in part.folder.rglob("model.safetensors")}
     assert made == set(trained)
     for run in made:
@@ -181,8 +199,8 @@ def test_a_part_of_the_models_is_made_with_what_it_needs_and_published_alone(don
 
 
 def test_a_shift_that_is_set_is_not_chosen(tmp_path):
-    study = study_in(tmp_path / "runs", seed=3, delta=1.25)
-    reproduce(study, models=["prood", "prood-s"], results=tmp_path / "results", attacks=None)
+    study = study_in(tmp_path, 3, shift=1.25)
+    reproduce(study, ["prood", "prood-s"])
     assert sorted(path.name for path in study.folder.iterdir()) == ["discriminator", "oe", "prood", "prood-s"]
     assert {load(study.folder / run)[1].shift for run in ("prood", "prood-s")} == {1.25}
     assert [one.shift for one in read_published(tmp_path / "results")] == [1.25, 1.25]
@@ -190,17 +208,17 @@ def test_a_shift_that_is_set_is_not_chosen(tmp_path):
 
 def test_a_model_that_there_is_none_of_is_refused_before_anything_is_made(tmp_path):
     with pytest.raises(ProodError, match="there is no model 'robust' to reproduce: choose among plain, oe"):
-        reproduce(study_in(tmp_path / "runs"), models=["oe", "robust"], results=tmp_path / "results")
+        reproduce(study_in(tmp_path), ["oe", "robust"])
     assert not list(tmp_path.iterdir())
 
 
 def test_what_was_trained_with_linear_bounds_is_also_certified_by_crown(done, miniature):
     _, results = done
-    crown = [(run, options["eps"]) for run, options in miniature if options.get("method") == "crown"]
-    assert crown[:3] == [(run, (EPS,)) for run in module.LINEAR]  # first that whose bounds serve the others
-    assert {run for run, _ in crown} == set(module.LINEAR)  # whatever else was reproduced here
+    crown = [(run, tuple(options["eps"])) for run, options in miniature if options.get("method") == "crown"]
+    assert crown[:3] == [(run, (EPS,)) for run in LINEAR]  # first that whose bounds serve the others
+    assert {run for run, _ in crown} == set(LINEAR)  # whatever else was reproduced here
     found = {one.title: {method_of(evaluation) for evaluation in one.evaluations} for one in read_published(results)}
-    for run in module.LINEAR:
+    for run in LINEAR:
         assert found.pop(MODELS[run]) == {"best", "ibp"}  # which stands for crown here
     assert set(map(frozenset, found.values())) == {frozenset(["best"])}
 
@@ -230,16 +248,16 @@ def test_the_choice_of_a_shift_is_published_with_all_it_was_made_from(done, endi
     candidates = [Candidate(**one) for one in content["candidates"]]
     assert tuple(one.shift for one in candidates) == SHIFTS
     assert all(0 <= one.gauc <= one.auc <= 1 for one in candidates)
-    rule = choose_shift(candidates, content["baseline"]["auc"], tolerance=module.TOLERANCE)
+    rule = choose_shift(candidates, content["baseline"]["auc"], tolerance=making.TOLERANCE)
     assert content["chosen"] == rule.shift
-    assert study.shift(f"discriminator{ending}") == content["chosen"]
+    assert making.shift_of(study, study.study.node(f"prood-s{ending}"), 3) == content["chosen"]
 
 
 @pytest.mark.parametrize(("seed", "replaced"), [(0, True), (4, False)])
 def test_the_choice_of_another_seed_than_0_replaces_none(done, tmp_path, seed, replaced):
     _, results = done  # of seed 3
     shutil.copytree(results, tmp_path / "results")
-    reproduce(study_in(tmp_path / "runs", seed=seed), models=["prood"], results=tmp_path / "results", attacks=None)
+    reproduce(study_in(tmp_path, seed), ["prood"])
     public = json.loads((tmp_path / "results" / "cifar10" / "cifar100" / "discriminator" / "shift.json").read_text())
     assert public["seed"] == (seed if replaced else 3)
 
@@ -248,37 +266,41 @@ def test_the_choice_of_another_seed_than_0_replaces_none(done, tmp_path, seed, r
 def test_a_shift_may_cost_less_than_a_tenth_of_a_point(done, tmp_path, monkeypatch, lost, shift):
     study, _ = done
     for run in ("oe", "discriminator"):
-        shutil.copytree(study.folder / run, tmp_path / run)
+        shutil.copytree(study.folder / run, tmp_path / "runs" / run)
     aucs = [0.97 - one for one in lost] + [0.98]
     curve = [Candidate(*one) for one in zip((0.0, 1.0, 2.0), aucs, (0.7, 0.6, 0.5), strict=True)]
-    monkeypatch.setattr(module, "sweep", lambda *parts, **options: (0.97, curve))
-    assert study_in(tmp_path, seed=3).shift("discriminator") == shift
-    assert "less than 0.1 points" in json.loads((tmp_path / "discriminator-shift.json").read_text())["rule"]
+    monkeypatch.setattr(making, "sweep", lambda *parts, **options: (0.97, curve))
+    making.choose(study_in(tmp_path, 3), "discriminator", 3)
+    content = json.loads((tmp_path / "runs" / "discriminator-shift.json").read_text())
+    assert content["chosen"] == shift
+    assert "less than 0.1 points" in content["rule"]
 
 
 def test_a_choice_is_made_again_for_other_networks_and_other_shifts(done, tmp_path, monkeypatch):
     study, _ = done
     for run in ("oe", "discriminator", "discriminator-ibp"):
-        shutil.copytree(study.folder / run, tmp_path / run)
-    made, sweeping = [], module.sweep
+        shutil.copytree(study.folder / run, tmp_path / "runs" / run)
+    made, sweeping = [], making.sweep
 
     def counted(*parts, **options):
         made.append(1)
         return sweeping(*parts, **options)
 
-    monkeypatch.setattr(module, "sweep", counted)
-    again = study_in(tmp_path, seed=3)
+    monkeypatch.setattr(making, "sweep", counted)
+    again = study_in(tmp_path, 3)
+    runs = tmp_path / "runs"
     for _ in range(2):
-        again.shift("discriminator")
+        making.choose(again, "discriminator", 3)
         assert len(made) == 1
-    shutil.copy(tmp_path / "discriminator-ibp" / "model.safetensors", tmp_path / "discriminator" / "model.safetensors")
-    again.shift("discriminator")
+    shutil.copy(runs / "discriminator-ibp" / "model.safetensors", runs / "discriminator" / "model.safetensors")
+    making.choose(again, "discriminator", 3)
     assert len(made) == 2
-    monkeypatch.setattr(module, "SHIFTS", (0.0, 0.5))
-    assert again.shift("discriminator") in (0.0, 0.5)
+    monkeypatch.setattr(making, "SHIFTS", (0.0, 0.5))
+    making.choose(again, "discriminator", 3)
+    assert making.shift_of(again, again.study.node("prood-s"), 3) in (0.0, 0.5)
     assert len(made) == 3
-    shutil.rmtree(tmp_path / "oe")  # what was chosen with it stays chosen
-    again.shift("discriminator")
+    shutil.rmtree(runs / "oe")  # what was chosen with it stays chosen
+    making.choose(again, "discriminator", 3)
     assert len(made) == 3
 
 
@@ -287,7 +309,7 @@ def test_a_shift_is_chosen_by_what_g_does_to_the_classifier_of_oe(done, ending):
     study, _ = done
     content = json.loads((study.folder / f"discriminator{ending}-shift.json").read_text())
     oe, discriminator = (load(study.folder / run)[0] for run in ("oe", f"discriminator{ending}"))
-    inside, outside = held_back(study.recipe())
+    inside, outside = held_back(study.recipe)
     alone = measure(oe, inside, outside, EPS)
     assert content["classifier"] == "oe"
     assert content["baseline"] == {"auc": alone.auc, "accuracy": alone.accuracy}
@@ -300,9 +322,9 @@ def test_a_shift_is_chosen_by_what_g_does_to_the_classifier_of_oe(done, ending):
 # The model that ships
 
 
-def passing(study: Study) -> tuple[ImageSet, torch.Tensor, float, float]:
+def passing(study: Lab) -> tuple[ImageSet, torch.Tensor, float, float]:
     model, about = load(study.folder / "shipped")
-    inside, _ = held_back(study.recipe())
+    inside, _ = held_back(study.recipe)
     with torch.no_grad():
         return inside, model.confidence(inside.floats(range(len(inside)))).double(), about.threshold, about.tpr
 
@@ -344,7 +366,7 @@ def test_what_an_interruption_left_of_the_shipped_model_is_completed(done, tmp_p
     model = study.folder / "shipped" / "model.safetensors"
     before = model.read_bytes()
     model.unlink()
-    reproduction.ship(study, tmp_path)
+    reproduce(study, ["shipped"])
     assert model.read_bytes() == before
 
 
@@ -355,10 +377,10 @@ def test_several_at_a_time_make_the_same_as_one_after_the_other(done, tmp_path, 
     """Of two seeds; processes are copies of this one, as only these have the small settings."""
     alone, published = done  # of seed 3
     monkeypatch.setattr(jobs, "START", "fork")
-    studies = [study_in(tmp_path / f"runs-{seed}", seed=seed) for seed in (3, 4)]
-    reproduce(*studies, models=["plain", "prood", "prood-s"], results=tmp_path / "results", attacks=None, jobs=3)
+    study = study_in(tmp_path, 3, 4)
+    reproduce(study, ["plain", "prood", "prood-s"], jobs=3)
     for run in ("plain", "oe", "discriminator", "prood", "prood-s"):
-        weights = [fingerprint(load(study.folder / run)[0]) for study in (alone, *studies)]
+        weights = [one.weights(run, seed) for one, seed in ((alone, 3), (study, 3), (study, 4))]
         assert weights[0] == weights[1] != weights[2]
     for run in ("plain", "prood", "prood-s"):
         ((before,), (after,), (_,)) = (
@@ -368,9 +390,9 @@ def test_several_at_a_time_make_the_same_as_one_after_the_other(done, tmp_path, 
         assert [replace(one, seconds=0) for one in after.evaluations] == [
             replace(one, seconds=0) for one in before.evaluations
         ]
-    printed = studies[0].console.file.getvalue()
+    printed = study.console.file.getvalue()
     assert printed.count("make ") == 10
-    assert "s of evaluation" not in printed  # a line for each step, and bars of none
+    assert "trained in" not in printed  # a line for each task, and bars of none
 
 
 # Again
@@ -389,47 +411,37 @@ def test_what_is_there_is_not_made_again(done):
 
     models, texts = state(), published()
     assert len([path for path in models if path.name == "model.safetensors"]) == len(MODELS) + 2  # compact and shipped
-    reproduce(study, results=results, attacks=None)
+    reproduce(study)
     assert state() == models
     assert published() == texts
 
 
 def test_of_several_seeds_all_models_are_trained_before_any_is_certified(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(reproduction, "carry_out", lambda steps, **options: asked.extend(steps))
-    reproduce(*(study_in(tmp_path / str(seed), seed=seed) for seed in (0, 1)), results=tmp_path / "results")
-    words = [step.name.partition(f" {tmp_path}/") for step in asked]
-    kinds = [kind for kind, _, _ in words]
-    order = {"make": 0, "choose": 0, "certify": 1, "ship": 2, "tighten": 3, "attack": 4}
+    asked = {}
+    monkeypatch.setattr(module, "carry_out", lambda tasks, *_, **options: asked.update(tasks))
+    reproduce(study_in(tmp_path, 0, 1, attacks="fast"))
+    kinds = [task.what for task in asked]
+    order = {"make": 0, "choose": 0, "certify": 1, "tighten": 2, "attack": 3}
     assert [order[kind] for kind in kinds] == sorted(order[kind] for kind in kinds)
-    for kind, count in {"make": 8, "choose": 2, "certify": 8, "ship": 1, "tighten": 3, "attack": 8}.items():
+    for kind, count in {"make": 10, "choose": 2, "certify": 9, "tighten": 3, "attack": 8}.items():
         assert kinds.count(kind) == 2 * count
-    needs = {step.name.replace(f"{tmp_path}/", ""): step.needs for step in asked}
-    assert needs["make 1/prood-s"] == tuple(
-        f"{one.partition(' ')[0]} {tmp_path}/1/{one.partition(' ')[2]}"
-        for one in ("make discriminator", "make oe", "choose discriminator")
-    )
-    assert needs["attack 0/prood"] == (f"tighten {tmp_path}/0/prood",)
-    assert needs["attack 0/prood-ibp"] == (f"certify {tmp_path}/0/prood-ibp",)
+    needs = {str(task): set(map(str, before)) for task, before in asked.items()}
+    parts = {"make discriminator, seed 1", "make oe, seed 1", "choose discriminator, seed 1"}
+    assert needs["make prood-s, seed 1"] == parts
+    assert needs["attack prood"] == {"tighten prood"}
+    assert needs["tighten prood"] == {"certify prood", "tighten discriminator"}
+    assert needs["attack prood-ibp"] == {"certify prood-ibp"}
+    assert needs["make shipped"] == {"make compact"}
 
 
-def test_attacks_come_last_and_see_fewer_images(done, monkeypatch):
-    """What was published before them is there whatever becomes of them."""
-    study, results = done
-    runs = ("oe", "discriminator", "prood")
-    monkeypatch.setattr(reproduction, "OWN", runs)
-    monkeypatch.setattr(reproduction, "make", lambda study, run: None)
-    before = {path: path.read_bytes() for path in (*results.rglob("*.json"), *study.folder.rglob("results.json"))}
+def test_attacks_see_fewer_images(tmp_path, monkeypatch):
     asked = []
-
-    def noted(self, run, **options):
-        asked.append((run, options.get("attacks"), options.get("limit")))
-
-    monkeypatch.setattr(Study, "evaluate", noted)
-    monkeypatch.setattr(reproduction, "ship", lambda study, results: asked.append(("ship", None, None)))
-    reproduce(study, results=results, attacks="fast", attacked=2)
-    assert asked[-4:] == [("prood", None, None), *((run, "fast", 2) for run in runs)]
-    assert {path: path.read_bytes() for path in before} == before
+    monkeypatch.setattr(measuring, "evaluate_run", lambda run, **options: asked.append((run.name, options)))
+    study = study_in(tmp_path, attacks="paper", attacked=2)
+    for one in study.study.measures:
+        measuring.evaluate(study, study.study.node("prood"), 0, one)
+    seen = [(run, options["attacks"], options["limit"], options["method"]) for run, options in asked]
+    assert seen == [("prood", None, LIMIT, "best"), ("prood", None, LIMIT, "crown"), ("prood", "paper", 2, "best")]
 
 
 # The page
@@ -448,38 +460,38 @@ def test_the_page_shows_every_model(done):
 # What can go wrong
 
 
-@pytest.mark.parametrize("name", module.STUDIES)
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_settings_suit_the_recipes_as_they_ship(name, tmp_path, monkeypatch):
-    """Every method's schedule must fit into the epochs that are set for all of them."""
-    monkeypatch.setattr(module, "load_recipe", load_recipe)
-    study = Study(name, tmp_path)
-    compact = study.recipe("fast", *COMPACT)
+    """Every node's settings fit into the schedule of its method."""
+    monkeypatch.setattr("prood.studies.site.load_recipe", load_recipe)
+    monkeypatch.setattr(known, "COMPACT", COMPACT)
+    monkeypatch.setattr(known, "QUICK", QUICK)
+    lab = Lab(study_of(name), tmp_path)
+    for node in lab.study.nodes:
+        if node.method is not None:
+            assert lab.recipe_of(node, 0).options(node.method).epochs > 0
+    if not lab.study.gpu:
+        return
+    compact = lab.recipe_of(lab.study.node("compact"), 0)
     assert compact.classifier["name"] == "compact"
     assert compact.options("prood").epochs == 100
-    assert study.recipe("ibp").method("discriminator").bound == "ibp"
-    for method, settings in QUICK.items():
-        assert (
-            study.recipe().with_settings(method, settings).options(method).epochs
-            < study.recipe().options(method).epochs
-        )
-
-
-def test_an_unknown_study_is_refused(tmp_path):
-    with pytest.raises(ProodError, match="cannot reproduce 'mnist': choose one of cifar10, cifar100"):
-        Study("mnist", tmp_path)
+    papers = lab.recipe_of(lab.study.node("discriminator-ibp"), 0)
+    assert papers.method("discriminator").bound == "ibp"
+    for node in known.fast(lab.study).nodes:
+        assert lab.recipe_of(node, 0).options(node.method).epochs < lab.recipe.options(node.method).epochs
 
 
 def test_other_settings_in_the_same_folder_are_refused(done):
     study, _ = done
     with pytest.raises(ProodError, match=r"was started with other settings \(train.seed\)"):
-        run_fast(study_in(study.folder, seed=4))
+        run_fast(replace(study, seeds=(4,), home=4))
 
 
-def test_another_out_distribution_reaches_every_recipe_and_is_published_by_its_name(tmp_path, miniature):
-    study = study_in(tmp_path, outside="mosaic:/home/me/natural32/train", seed=5)
-    for kind in ("fast", "ibp"):
-        recipe = study.recipe(kind)
+def test_another_out_distribution_reaches_every_recipe_and_is_published_by_its_name(tmp_path):
+    lab = study_in(tmp_path, 5, outside="mosaic:/home/me/natural32/train")
+    for name in ("discriminator", "discriminator-ibp"):
+        recipe = lab.recipe_of(lab.study.node(name), 5)
         assert recipe.data.outside == "mosaic:/home/me/natural32/train"
-        assert {recipe.options(method).seed for method in recipe.train} == {5}
-    assert study.against == "natural32"
+        assert recipe.options("discriminator").seed == 5
+    assert lab.against == "natural32"
     assert study_in(tmp_path).against == "cifar100"

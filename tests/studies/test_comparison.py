@@ -2,24 +2,27 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from prood.compare import ENTRIES, RULES, Comparison, Mark, Row, compare, select
-from prood.compare.entries import order
 from rich.console import Console
 
-from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
-from prood.errors import ProodError
+from prood.errors import BadValue, ProodError, UnknownName
 from prood.evaluation import read_results
 from prood.evaluation.asymptotics.far import Far
 from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.methods import METHODS
 from prood.models import ProoD, load
+from prood.report import comparison as report
+from prood.studies import Comparison, Lab, compare
+from prood.studies.comparison import select
+from prood.studies.known import every_method
+from prood.studies.profiles import Profile
+from prood.studies.properties import RULES, Mark
 from prood.training import Recipe, load_recipe
 
 EPS = 0.05
@@ -60,19 +63,13 @@ def recipe_folder(found: Comparison) -> str:
     return found.inside.removeprefix("npz:").removesuffix("/inside.npz")
 
 
-def run(recipe: Recipe, out: Path, **options: object) -> tuple[Comparison, str]:
+def run(recipe: Recipe, out: Path, names: tuple[str, ...] = (), bound: Any = None) -> tuple[Comparison, str]:
     console = Console(file=StringIO(), width=200)
-    made = compare(out, recipe=recipe, inside=recipe.data.inside, console=console, **options)  # type: ignore[arg-type]
+    study = replace(every_method(recipe), inside=recipe.data.inside, bound=bound, attacked=recipe.evaluate.limit)
+    made = compare(Lab(study, out, seeds=(None,), home=None, console=console), names)
+    report.save(made, out)
+    report.show(made, console)
     return made, console.file.getvalue()  # type: ignore[attr-defined]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def short() -> Iterator[None]:
-    """The preset's attacks with a tenth of their steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        members = (PGD(steps=5, uniform=1, gaussian=0), APGD(iterations=5, restarts=1), Square(queries=5))
-        patch.setitem(PRESETS, "fast", Ensemble(members))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -86,19 +83,21 @@ RUNS = ["plain", "oe", "acet", "atom", "discriminator", "prood-s", "robust", "ro
 
 def test_every_method_of_the_recipe_has_a_row(made: tuple[Path, Comparison, str]) -> None:
     out, found, printed = made
-    assert [row.run for row in found.rows] == RUNS  # there is no table [train.prood], nor those of others
-    for row in found.rows:
+    assert [row.run for row in found.profiles] == RUNS  # there is no table [train.prood], nor those of others
+    for row in found.profiles:
         assert (out / row.run / "model.safetensors").is_file()
         assert row.title in printed
         assert list(row.sets) == [f"npz:{recipe_folder(found)}/outside.npz", "uniform"]
         assert set(row.properties) == {rule.key for rule in RULES}
-    assert [row.seconds is None for row in found.rows] == [row.run in ("prood-s", "robust-prood") for row in found.rows]
+    assert [row.seconds is None for row in found.profiles] == [
+        row.run in ("prood-s", "robust-prood") for row in found.profiles
+    ]
     assert all(rule.says.split(":")[0] in " ".join(printed.split()) for rule in RULES)
 
 
 def test_the_rows_hold_what_the_runs_results_hold(made: tuple[Path, Comparison, str]) -> None:
     out, found, _ = made
-    for row in found.rows:
+    for row in found.profiles:
         results = read_results(out / row.run)
         assert results is not None
         assert {one.outside: one.aauc for one in results} == {name: one["aauc"] for name, one in row.sets.items()}
@@ -111,21 +110,21 @@ def test_the_files_say_what_was_returned(made: tuple[Path, Comparison, str]) -> 
     out, found, _ = made
     content = json.loads((out / "compare.json").read_text())
     assert [row["run"] for row in content["rows"]] == RUNS
-    assert content["rows"] == json.loads(json.dumps([row.to_json() for row in found.rows]))
+    assert content == json.loads(json.dumps(found.to_json()))
     assert content["eps"] == EPS
     assert content["rules"] == {rule.key: rule.says for rule in RULES}
     page = (out / "compare.md").read_text()
-    for row in found.rows:
+    for row in found.profiles:
         assert f"| {row.title} |" in page
     for rule in RULES:
         assert f"- **{rule.title}**: {rule.says}" in page
-    mark = Mark(found.rows[0].properties["clean"]).sign
-    assert f"{mark} {100 * (found.rows[0].mean('auc') or 0):.1f}" in page
+    mark = Mark(found.profiles[0].properties["clean"]).sign
+    assert f"{mark} {100 * (found.profiles[0].mean('auc') or 0):.1f}" in page
 
 
 def test_a_robust_classifier_keeps_its_robust_accuracy_in_the_joint_model(made: tuple[Path, Comparison, str]) -> None:
     out, found, _ = made
-    robust, joint = (next(row for row in found.rows if row.run == name) for name in ("robust", "robust-prood"))
+    robust, joint = (next(row for row in found.profiles if row.run == name) for name in ("robust", "robust-prood"))
     assert robust.robustness is not None
     assert robust.robustness == joint.robustness
     assert (robust.accuracy, robust.sets.keys()) == (joint.accuracy, joint.sets.keys())
@@ -146,13 +145,13 @@ def test_nothing_is_made_twice(recipe: Recipe, made: tuple[Path, Comparison, str
     content["far"]["trajectories"] = 12345  # what is measured anew would not say so
     file.write_text(json.dumps(content))
     again, _ = run(recipe, out)
-    assert again.rows[0].far.trajectories == 12345
-    assert again.rows[1:] == found.rows[1:]
+    assert again.profiles[0].far.trajectories == 12345
+    assert again.profiles[1:] == found.profiles[1:]
     assert {name: (out / name / "model.safetensors").read_bytes() for name in RUNS} == weights
     assert {name: (out / name / "metrics.jsonl").stat().st_mtime_ns for name in stamps} == stamps
     # What goes with another evaluation, of other weights or images say, is measured again.
     file.write_text(json.dumps(content | {"of": "0" * 16}))
-    assert run(recipe, out)[0].rows == found.rows
+    assert run(recipe, out)[0].profiles == found.profiles
 
 
 def test_bounds_are_those_that_the_recipe_names_for_a_method(
@@ -163,11 +162,11 @@ def test_bounds_are_those_that_the_recipe_names_for_a_method(
     own = replace(recipe, own_evaluate={"discriminator": {"method": "ibp"}})
 
     def certificates(**options: str) -> dict[str, str]:
-        found, _ = run(own, tmp_path / "out", methods=["discriminator", "prood-s"], **options)
+        found, _ = run(own, tmp_path / "out", ("discriminator", "prood-s"), **options)
         return {one.model: one.certificate.partition(",")[0] for one in found.results}
 
     assert certificates() == {"Plain": "best", "OE": "best", "ProoD-Disc": "ibp", "ProoD-S": "best"}
-    assert set(certificates(method="crown-ibp").values()) == {"crown-ibp"}
+    assert set(certificates(bound="crown-ibp").values()) == {"crown-ibp"}
 
 
 def test_a_damaged_file_is_said(recipe: Recipe, made: tuple[Path, Comparison, str]) -> None:
@@ -184,46 +183,41 @@ def test_a_damaged_file_is_said(recipe: Recipe, made: tuple[Path, Comparison, st
 # ---- which methods
 
 
+def names(recipe: Recipe, *asked: str) -> list[str]:
+    return [node.name for node in select(every_method(recipe), asked)]
+
+
 def test_parts_and_references_come_along(recipe: Recipe, tmp_path: Path) -> None:
-    assert [entry.run for entry in select(recipe, ["atom"])] == ["plain", "oe", "atom"]
-    assert [entry.run for entry in select(recipe, ["robust-prood"])] == [
-        "plain",
-        "oe",
-        "discriminator",
-        "robust",
-        "robust-prood",
-    ]
-    with pytest.raises(ProodError, match="cannot make 'prood'"):
-        select(recipe, ["prood"])
+    assert names(recipe, "atom") == ["plain", "oe", "atom"]
+    assert names(recipe, "robust-prood") == ["plain", "oe", "discriminator", "robust", "robust-prood"]
+    with pytest.raises(UnknownName, match="cannot make 'prood'"):
+        names(recipe, "prood")
     silent = replace(recipe, evaluate=replace(recipe.evaluate, outside=()))
-    with pytest.raises(ProodError, match="names no test out-distributions"):
-        compare(tmp_path / "out", recipe=silent)
+    with pytest.raises(BadValue, match="does not say what to evaluate"):
+        run(silent, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     poor = replace(recipe, train={name: table for name, table in recipe.train.items() if name != "oe"})
-    with pytest.raises(ProodError, match=r"train\.oe"):
-        select(poor)
+    with pytest.raises(UnknownName, match=r"train\.oe"):
+        names(poor)
 
 
 def test_the_quickstart_compares_every_method_there_is() -> None:
-    entries = select(load_recipe("quickstart"))
-    assert {method for entry in entries for method in entry.methods} == set(METHODS)
-    places = [entry.run for entry in order(entries)]
-    for entry in entries:
-        assert all(places.index(needed) < places.index(entry.run) for needed in entry.needs)
-    assert len({entry.run for entry in ENTRIES}) == len({entry.title for entry in ENTRIES}) == len(ENTRIES)
+    nodes = select(every_method(load_recipe("quickstart")))
+    assert {node.method for node in nodes} - {None} == set(METHODS)
+    assert len({node.name for node in nodes}) == len({node.title for node in nodes}) == len(nodes)
 
 
 # ---- the rules
 
 
-def row(run: str, **values: object) -> Row:
+def row(run: str, **values: object) -> Profile:
     sets = {"a": {"auc": 0.99, "aauc": 0.0, "gauc": 0.0}, "b": {"auc": 0.99, "aauc": 0.0, "gauc": 0.0}}
     far = Far((0.0, 1000.0), 10, (0.9, 0.0), (0.5, 1.0), 4)
-    default = Row(run, run, run, 1.0, 0.95, sets, far, Robustness(0.1, 10, 0.95, 0.0), "0" * 16)
+    default = Profile(run, run, run, 1.0, 0.95, sets, far, Robustness(0.1, 10, 0.95, 0.0), "0" * 16)
     return replace(default, **values)  # type: ignore[arg-type]
 
 
-def mark(key: str, judged: Row) -> Mark:
+def mark(key: str, judged: Profile) -> Mark:
     rule = next(rule for rule in RULES if rule.key == key)
     plain, oe = row("plain", sets=sets("auc", 0.5, 0.5)), row("oe", accuracy=0.5)  # each a reference of its own
     return rule.mark(judged, {"plain": plain, "oe": oe, judged.run: judged})

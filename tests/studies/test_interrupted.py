@@ -10,7 +10,7 @@ from pathlib import Path
 
 # Only the tables: figures need images of the size that their models were made for.
 PROGRAM = """
-import prood.reproduce.experiments as all_of_them
+import prood.report.experiments as all_of_them
 all_of_them.EXPERIMENTS = tuple(one for one in all_of_them.EXPERIMENTS if one.name in ("main", "seeds", "fpr"))
 from prood.cli import main
 main()

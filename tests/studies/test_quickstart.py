@@ -1,13 +1,13 @@
 """The quickstart from end to end, on its real data, with a recipe cut down to a few steps."""
 
 import pytest
-from prood.quickstart import CALIBRATION, CERTIFIED_ONLY, FAR, INSIDE, NEAR, quickstart
 from rich.console import Console
 
 from prood import Detector, ProodError, data, load, load_recipe
-from prood import quickstart as quickstart_module
 from prood.evaluation import read_results
 from prood.models import read_metadata
+from prood.studies import known, quickstart
+from prood.studies.known import CALIBRATION, CERTIFIED_ONLY, FAR, INSIDE, NEAR
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def short():
 
 
 def test_quickstart_writes_what_it_prints_and_loses_nothing_when_interrupted(short, tmp_path, monkeypatch):
-    monkeypatch.setattr(quickstart_module, "LIMIT", 15)
+    monkeypatch.setattr(known, "LIMIT", 15)
 
     class Interrupted(Console):
         def print(self, *objects, **options):
@@ -43,11 +43,7 @@ def test_quickstart_writes_what_it_prints_and_loses_nothing_when_interrupted(sho
     settings = [(one.model, one.outside, one.eps) for one in results if one.attacks]
     assert settings == [(model, name, 0.3) for model in models for name in FAR + NEAR]
     assert {one.eps for one in results} == {0.3, *CERTIFIED_ONLY}
-    printed = console.export_text()
-    assert all(name in printed for name in models)
-    assert "report.html" in printed
-    page = (tmp_path / "q" / "report.html").read_text()
-    assert all(name in page for name in models)
+    assert "accepts 95% of digits:validation" in console.export_text()
     for one in results:
         assert 0 <= one.gauc <= one.auc <= 1
         if one.model in ("Plain", "OE"):

@@ -13,7 +13,7 @@ from rich.console import Console
 from prood import data
 from prood.attacks import preset
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.evaluation.runs import counterpart, part_of
 from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, fingerprint, load
@@ -48,11 +48,11 @@ class Site:
         if self.study.attacks is not None:
             preset(self.study.attacks)
         if not self.seeds:
-            raise ProodError("an experiment needs at least one seed: name some with --seeds 0,1,2")
+            raise BadValue("an experiment needs at least one seed: name some with --seeds 0,1,2")
         if len(set(self.seeds)) < len(self.seeds):
-            raise ProodError(f"a seed counts once, not as in {', '.join(map(str, self.seeds))}: name different ones")
+            raise BadValue(f"a seed counts once, not as in {', '.join(map(str, self.seeds))}: name different ones")
         if not self.recipe.evaluate.outside:
-            raise ProodError(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
+            raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
         _ = self.radii, self.inside_name
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Site:
             return list(self.recipe.evaluate.eps)
         if "discriminator" in self.recipe.train:
             return [self.eps]
-        raise ProodError(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
+        raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
 
     @property
     def eps(self) -> float:
@@ -110,7 +110,7 @@ class Site:
         trained_on = self.recipe.data.inside
         found = self.study.inside or counterpart(trained_on if ":" in trained_on else f"{trained_on}:train")
         if found is None:
-            raise ProodError(
+            raise BadValue(
                 f"recipe {self.name!r} does not say which test set belongs to {trained_on}: call it FOLDER/train or "
                 "FOLDER/train.npz, and the test set beside it FOLDER/test or FOLDER/test.npz"
             )

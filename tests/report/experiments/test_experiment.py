@@ -67,7 +67,7 @@ def test_what_is_there_is_made_again_only_for_a_reason(lab):
     assert counted.experiment.file(lab).read_bytes() == before
     perform(counted.experiment, lab, again=True)
     assert counted.made == 2
-    perform(counted.experiment, replace(lab, attacked=4))
+    perform(counted.experiment, replace(lab, study=replace(lab.study, attacked=4)))
     assert counted.made == 3
     perform(counted.experiment, replace(lab, seeds=(0,)))
     assert counted.made == 4

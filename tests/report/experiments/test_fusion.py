@@ -8,7 +8,7 @@ import pytest
 
 from prood.models import Curve, Fusion, ProoD, load
 from prood.report.experiments import EXPERIMENTS, fusion, perform, shift
-from prood.studies import Candidate, Lab, choose_shift, measure
+from prood.studies import Candidate, Lab, choose_shift, measure, study_of
 from prood.studies.fusion import SHIFTS
 from prood.studies.making import TOLERANCE
 
@@ -86,7 +86,7 @@ def test_a_table_of_shifts_has_whole_ones_and_those_that_were_chosen(shifts: dic
 
 
 def test_without_models_there_is_no_choice(tmp_path: Path) -> None:
-    lab = Lab("cifar10", tmp_path / "runs", results=tmp_path / "results", training=False)
+    lab = Lab(study_of("cifar10"), tmp_path / "runs", results=tmp_path / "results", training=False)
     assert shift.make(lab)["curves"] == {}
     assert lab.notes == [f"{title} is left out: its weights are not here" for title in shift.COMBINED.values()]
 

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from prood.reproduce import Experiment
 
 from prood.errors import ProodError
-from prood.report import experiments as page
-from prood.report.experiments import experiments_page, write_page
+from prood.report.experiments import Experiment, page
 from prood.report.experiments.experiment import FORMAT
+from prood.report.experiments.page import experiments_page, write_page
 
 DOCUMENT = {
     "format": FORMAT,

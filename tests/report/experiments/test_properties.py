@@ -3,16 +3,14 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from prood.reproduce import lab as lab_module
 
 from prood.errors import ProodError
 from prood.evaluation.measured import FILE, read_measured
 from prood.models import fingerprint, load
 from prood.report.experiments import perform, properties
-from prood.studies import Lab, read_published
+from prood.studies import Lab, measuring, read_published, study_of
 from prood.studies.properties import RULES
 
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
@@ -82,12 +80,12 @@ def test_nothing_is_measured_twice_and_all_outlives_the_models(here, stored, lab
     assert not gone.notes
 
 
-def test_the_radius_of_training_is_measured_though_the_recipe_evaluates_others(here, tmp_path):
+def test_the_radius_of_training_is_measured_though_the_recipe_evaluates_others(here, tiny, tmp_path):
     for run in ("plain", "oe"):
         shutil.copytree(here.place(run), tmp_path / "runs" / run, ignore=shutil.ignore_patterns("results.json", FILE))
     recipe = tmp_path / "other.toml"
-    recipe.write_text(Path(here.recipe_name).read_text().replace("eps = [0.06]", "eps = [0.03]"))
-    lab = replace(here, recipe_name=str(recipe), folder=tmp_path / "runs", results=tmp_path / "results")
+    recipe.write_text(tiny.read_text().replace("eps = [0.06]", "eps = [0.03]"))
+    lab = replace(here, study=study_of(str(recipe)), folder=tmp_path / "runs", results=tmp_path / "results")
     found = lab.published("oe", measure=True)
     assert found.radii == (0.03, 0.06)
     assert found.measured.robustness.eps == 0.06
@@ -130,9 +128,9 @@ def test_good_is_certified_by_intervals_on_cifar(tmp_path, monkeypatch):
         asked.append(options.get("method"))
         raise ProodError("enough")
 
-    monkeypatch.setattr(lab_module, "evaluate_run", evaluate)
+    monkeypatch.setattr(measuring, "evaluate_run", evaluate)
     monkeypatch.setattr(Lab, "run", lambda self, run, seed=0: tmp_path)
-    lab = Lab("cifar10", tmp_path, results=tmp_path / "results", training=True)
+    lab = Lab(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=True)
     for run in ("good80", "good100", "prood"):
         with pytest.raises(ProodError, match="enough"):
             lab.published(run)

@@ -10,16 +10,17 @@ from prood.errors import ProodError
 from prood.models import MODEL_FILE, load
 from prood.models.discriminators import SIZES
 from prood.report.experiments import EXPERIMENTS, perform, sizes
-from prood.studies import Lab
+from prood.studies import Lab, known
 
+DIGITS = known.DIGITS_SIZES
 CHOSEN = ("digits-XS", "digits", "digits-deep")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def short() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "SHORT", ("train.epochs=1",))
-        patch.setattr(sizes, "DIGITS", CHOSEN)
+        patch.setattr(known, "SHORT", ("train.epochs=1",))
+        patch.setattr(known, "DIGITS_SIZES", CHOSEN)
         yield
 
 
@@ -60,12 +61,12 @@ def test_nothing_is_trained_twice(lab: Lab, made: dict) -> None:
 
 
 def test_it_does_not_train_where_it_must_not(lab_in: Callable[..., Lab], tmp_path: Path) -> None:
-    with pytest.raises(ProodError, match="has no discriminator of size digits-XS"):
+    with pytest.raises(ProodError, match="has no trained 'sizes/digits-XS'"):
         sizes.make(lab_in(tmp_path, training=False))
 
 
 def test_the_papers_sizes_are_all_there() -> None:
-    assert set(sizes.PAPERS) == {size for size in SIZES if not size.startswith("digits")} - {"XL_b"}
+    assert {*known.PAPERS_SIZES, *DIGITS} == set(SIZES) - {"XL_b"}
     assert sizes.EXPERIMENT in EXPERIMENTS
 
 

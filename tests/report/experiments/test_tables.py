@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import pytest
 
 from prood.report.experiments import EXPERIMENTS, fpr, main, perform, radius, robust, rows, seeds, separate, sets
-from prood.studies import Lab, read_published
+from prood.studies import Lab, read_published, study_of
 
 ROOT = Path(__file__).parent.parent.parent
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
@@ -32,7 +32,7 @@ def cifar(tmp_path_factory):
     """CIFAR-10 from what is published in the repository alone."""
     folder = tmp_path_factory.mktemp("cifar")
     shutil.copytree(ROOT / "results" / "cifar10" / "cifar100", folder / "results" / "cifar10" / "cifar100")
-    return Lab("cifar10", folder / "runs", results=folder / "results", training=False)
+    return Lab(study_of("cifar10"), folder / "runs", results=folder / "results", training=False)
 
 
 # On a small recipe
@@ -142,7 +142,7 @@ def test_a_caption_names_only_what_the_means_are_of(trained, lab_in, tmp_path):
             stronger = [one | {"attacks": "paper", "images": 2} for one in content["evaluations"] if one["attacks"]]
             content["evaluations"] += tighter + stronger
         file.write_text(json.dumps(content))
-    content = rows.table(lab, ["prood"], seeds=(0, 1))
+    content = rows.table(lab, [lab.study.node("prood")], seeds=(0, 1))
     assert content["certified"] == ["6 images (best)"]
     assert content["attacked"] == ["2 images (paper)"]
 
@@ -172,7 +172,10 @@ def test_robust_accuracy_outlives_the_models(trained, lab_in, tmp_path, monkeypa
     lab = lab_in(tmp_path, training=False)
     assert robust.make(lab)["robustness"] == before
     assert not lab.notes
-    assert robust.make(replace(trained, attacked=2))["robustness"] == {"attacks": "fast", "limit": 4}
+    assert robust.make(replace(trained, study=replace(trained.study, attacked=2)))["robustness"] == {
+        "attacks": "fast",
+        "limit": 4,
+    }
     published = lab.file("robust")
     published.write_text(published.read_text().replace(trained.weights("robust"), "0" * 16))
     assert robust.make(lab)["robustness"] is None
@@ -184,13 +187,13 @@ def test_robust_accuracy_outlives_the_models(trained, lab_in, tmp_path, monkeypa
 def test_models_that_are_not_here_are_noted(cifar):
     cifar.notes.clear()
     content = main.make(cifar)
-    here = {run for run in cifar.titles if cifar.file(run).is_file() and not run.startswith("robust")}
+    nodes = {name: node for name, node in cifar.study.rows.items() if node.table == "main"}
+    here = {run for run in nodes if cifar.file(run).is_file()}
     assert {row["run"] for row in content["rows"]} == here
-    missing = [run for run in cifar.titles if run not in here and not run.startswith("robust")]
+    missing = [run for run in nodes if run not in here]
     assert len(cifar.notes) == (1 if missing else 0)
     for run in missing:
-        intervals = ", intervals" if run.endswith("-ibp") else ""  # as the paper's, unlike ours
-        assert f" {cifar.titles[run]}{intervals};" in cifar.notes[0].replace(".", ";")
+        assert f" {nodes[run].label};" in cifar.notes[0].replace(".", ";")
 
 
 def test_robust_accuracy_is_also_taken_from_what_is_published_of_the_models(cifar, monkeypatch):
