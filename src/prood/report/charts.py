@@ -32,9 +32,8 @@ def has_certificate(evaluation: Evaluation) -> bool:
 
 def summary(evaluation: Evaluation) -> tuple[str, str]:
     """Two lines, such as 'AUC 99.1 · AAUC 93.0' and 'GAUC 88.2': what was measured, and what is proved."""
-    measured = f"AUC {percent(evaluation.auc)}"
-    if evaluation.aauc is not None:
-        measured += f" · AAUC {percent(evaluation.aauc)}"
+    attacked = "" if evaluation.aauc is None else f" · AAUC {percent(evaluation.aauc)}"
+    measured = f"AUC {percent(evaluation.auc)}{attacked}"
     if not has_certificate(evaluation):
         return measured, "no certificate"
     proved = f"GAUC {percent(evaluation.gauc)}"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from prood import data, processes
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch, UnknownName, Unsupported
 from prood.evaluation.asymptotics.directions import KINDS, fates, random_directions
 from prood.evaluation.asymptotics.far import CURVE, confidence, far_away, mean_confidence
 from prood.evaluation.asymptotics.search import FAR, SCHEDULES, Stage, adversarial_directions
@@ -118,7 +118,7 @@ def study_run(
 ) -> Asymptotics:
     """The same for a model and image sets by name; `guard` is another one than the model's own, 0 for none."""
     if search not in SCHEDULES:
-        raise ProodError(f"unknown search {search!r}: choose one of {', '.join(SCHEDULES)}")
+        raise UnknownName(f"unknown search {search!r}: choose one of {', '.join(SCHEDULES)}")
     target = processes.device(device)
     model, _ = load(path, device=target)
     if guard is not None:
@@ -126,10 +126,10 @@ def study_run(
     known = None if inside is None else data.load(inside, split="test")
     shape = _shape(model) if known is None else known.shape
     if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
-        raise ProodError(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")
+        raise Mismatch(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")
     others = data.load(outside, shape=shape, split="test")
     if others.shape != shape:
-        raise ProodError(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
+        raise Mismatch(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
     return study(model, others, inside=known, schedule=SCHEDULES[search], device=target, **more)
 
 
@@ -142,11 +142,11 @@ def guarded(model: nn.Module, weight: float = 1.0) -> nn.Module:
         return made
     if isinstance(model, Discriminator):
         return model.guarded(weight)
-    raise ProodError("only a discriminator, or a joint model, has a guard: leave --guard out")
+    raise Unsupported("only a discriminator, or a joint model, has a guard: leave --guard out")
 
 
 def _shape(model: nn.Module) -> tuple[int, int, int]:
     g = model.discriminator if isinstance(model, ProoD) else model
     if not isinstance(g, Discriminator):
-        raise ProodError("how large the images of a plain classifier are is not known: name some with --in")
+        raise BadValue("how large the images of a plain classifier are is not known: name some with --in")
     return g.image
