@@ -17,7 +17,7 @@ def claimed(tmp_path, monkeypatch):
     """A run on digits, in the current folder, and what was published of it."""
     monkeypatch.chdir(tmp_path)
     model = ProoD(small(8, width=4), discriminator("digits", image=(1, 28, 28)), 1.0).eval()
-    save(model, "run/model.safetensors", eps=0.05, data={"digits:train": "x"})
+    save(model, "run/model.safetensors", eps=0.05, inside="digits:train", data={"digits:train": "x"})
     (tmp_path / "run" / "recipe.json").write_text("{}")
     for limit, method in ((6, "best"), (5, "ibp")):
         options = {"outside": ["uniform", "faces"], "eps": [0.02, 0.05], "limit": limit, "method": method}

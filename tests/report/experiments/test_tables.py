@@ -12,7 +12,7 @@ import pytest
 from prood.report.experiments import EXPERIMENTS, fpr, main, perform, radius, robust, rows, seeds, separate, sets
 from prood.studies import Lab, read_published, study_of
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
 
 
