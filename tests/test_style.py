@@ -22,10 +22,6 @@ MANY_PARAMETERS = {
     "bounds/convolution.py:_conv_transpose2d",
     "certification/certify.py:certify",
     "certification/table.py:certify_images",
-    "compare/study.py:compare",
-    "fusing.py:fuse",
-    "reproduce/claims.py:check_claims",
-    "studies/shift.py:sweep",
     "wrapping.py:wrap",
 }
 

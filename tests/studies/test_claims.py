@@ -9,6 +9,7 @@ from prood.evaluation import evaluate_run
 from prood.models import ProoD, discriminator, save, small
 from prood.report.claims import claims_table
 from prood.studies import check_claims, publish
+from prood.studies.claims import Which
 from prood.studies.published import read_one
 
 
@@ -50,11 +51,13 @@ def test_every_claim_of_the_same_weights_holds(claimed):
 def test_they_are_measured_aside_and_not_taken_from_the_run(claimed, tmp_path):
     before = (tmp_path / "run" / "results.json").read_bytes()
     published = read_one(claimed)
-    first = check_claims(published, "run", eps=[0.02], method="ibp", device="cpu")
+    first = check_claims(published, "run", Which(eps=[0.02], method="ibp"), device="cpu")
     assert (tmp_path / "run" / "results.json").read_bytes() == before
     (place,) = (tmp_path / "runs" / "again").iterdir()
     assert place.name == published.weights
-    again = check_claims(published, "run", eps=[0.02], method="ibp", device="cpu")  # what is there is not made again
+    again = check_claims(
+        published, "run", Which(eps=[0.02], method="ibp"), device="cpu"
+    )  # what is there is not made again
     assert [one.again.seconds for one in again] == [one.again.seconds for one in first]
 
 
@@ -63,7 +66,7 @@ def test_they_are_measured_aside_and_not_taken_from_the_run(claimed, tmp_path):
 def test_a_tenth_of_a_point_is_tolerated(claimed, metric, by, holds):
     value = getattr(read_one(claimed).evaluations[0], metric)
     changed(claimed, 0, **{metric: value + by})
-    found = check_claims(read_one(claimed), "run", outside=["uniform"], eps=[0.02], method="best", device="cpu")
+    found = check_claims(read_one(claimed), "run", Which(outside=["uniform"], eps=[0.02], method="best"), device="cpu")
     (claim,) = found
     assert claim.holds is holds
     assert claim.gaps[metric] == pytest.approx(-by, abs=1e-6)
@@ -73,7 +76,7 @@ def test_a_tenth_of_a_point_is_tolerated(claimed, metric, by, holds):
 @pytest.mark.parametrize("metric", ["fpr95", "gfpr95"])
 def test_rates_at_one_threshold_are_shown_and_not_judged(claimed, metric):
     changed(claimed, 0, **{metric: 0.4321})
-    found = check_claims(read_one(claimed), "run", outside=["uniform"], eps=[0.02], method="best", device="cpu")
+    found = check_claims(read_one(claimed), "run", Which(outside=["uniform"], eps=[0.02], method="best"), device="cpu")
     assert found[0].holds
     assert any(cell.startswith("43.2 (") for column in claims_table(found).columns for cell in column.cells)
 
@@ -82,7 +85,7 @@ def test_rates_at_one_threshold_are_shown_and_not_judged(claimed, metric):
 def test_other_images_of_the_same_name_say_nothing_about_a_claim(claimed, kind):
     prints = read_one(claimed).evaluations[0].fingerprints
     changed(claimed, 0, fingerprints=prints | {kind: "0123456789abcdef"}, auc=0.123)
-    first, second = check_claims(read_one(claimed), "run", outside=["uniform"], method="best", device="cpu")
+    first, second = check_claims(read_one(claimed), "run", Which(outside=["uniform"], method="best"), device="cpu")
     assert not first.same_images
     assert not first.holds
     assert second.holds
@@ -98,7 +101,7 @@ def test_the_weights_must_be_those_that_were_published(claimed):
 @pytest.mark.parametrize("asked", [{"outside": ["svhn"]}, {"eps": [0.3]}, {"method": "crown"}])
 def test_what_was_not_published_cannot_be_checked(claimed, asked):
     with pytest.raises(ProodError, match=r"there are the sets uniform, faces and radii 0\.02, 0\.05$"):
-        check_claims(read_one(claimed), "run", device="cpu", **asked)
+        check_claims(read_one(claimed), "run", Which(**asked), device="cpu")
 
 
 def test_on_the_command_line(claimed, prood):

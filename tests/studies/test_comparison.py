@@ -18,8 +18,8 @@ from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.methods import METHODS
 from prood.models import ProoD, load
 from prood.report import comparison as report
-from prood.studies import Comparison, Lab, compare
-from prood.studies.comparison import select
+from prood.studies import Lab, compare
+from prood.studies.comparison import Comparison, select
 from prood.studies.known import every_method
 from prood.studies.profiles import Profile
 from prood.studies.properties import RULES, Mark

@@ -30,6 +30,7 @@ def fuse(
     discriminator, as for every joint model.
     """
     from prood.studies import fuse as join
+    from prood.studies.fusing import FuseOptions
     from prood.studies.shift import choice_of_shift
     from prood.training import load_recipe
 
@@ -38,9 +39,7 @@ def fuse(
         discriminator,
         run,
         recipe=load_recipe(recipe),
-        auc_drop=auc_drop,
-        shift=choice_of_shift(shift, prior, 0.0) or 0.0,
-        eps=eps,
+        options=FuseOptions(auc_drop, choice_of_shift(shift, prior, 0.0) or 0.0, eps),
         resume=resume,
         device=device,
     )

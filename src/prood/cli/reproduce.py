@@ -200,15 +200,14 @@ def claims(
     from prood.evaluation import parse_radii
     from prood.report.claims import claims_table
     from prood.studies import check_claims
+    from prood.studies.claims import Which
     from prood.studies.published import read_one
 
-    shown = console()
+    shown, radii = console(), [] if eps is None else parse_radii(eps)
     found = check_claims(
         read_one(file),
         model,
-        outside=[name for part in outside or [] for name in part.split(",") if name],
-        eps=[] if eps is None else parse_radii(eps),
-        method=method,
+        Which([name for part in outside or [] for name in part.split(",") if name], radii, method),
         folder=folder,
         device=device,
         console=shown,

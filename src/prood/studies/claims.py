@@ -48,34 +48,43 @@ class Claim:
         return self.same_images and all(abs(self.gaps.get(name, 0)) <= POINTS for name in JUDGED)
 
 
+@dataclass(frozen=True)
+class Which:
+    """Evaluations of these sets, radii and this method; of all, where nothing is named."""
+
+    outside: Sequence[str] = ()
+    eps: Sequence[float] = ()
+    method: str | None = None
+
+    def __contains__(self, one: object) -> bool:
+        assert isinstance(one, Evaluation)
+        return (
+            (not self.outside or set_name(one.outside) in self.outside)
+            and (not self.eps or any(math.isclose(one.eps, radius) for radius in self.eps))
+            and self.method in (None, method_of(one))
+        )
+
+
 def check_claims(
     published: Published,
     model: Path | str,
+    which: Which | None = None,
     *,
-    outside: Sequence[str] = (),
-    eps: Sequence[float] = (),
-    method: str | None = None,
     folder: Path | str | None = None,
     device: str | None = None,
     console: Console | None = None,
 ) -> list[Claim]:
     """Score and certify the same images again with `model`, a run's folder or the name of a shipped one.
 
-    All of what was published without attacks, or only these sets, radii and this method. The weights must be the
+    All of what was published without attacks, or `which` of that. The weights must be the
     published ones. What is measured goes into `folder`, by default runs/again/WEIGHTS, and what is there is not made
     again.
     """
     weights = fingerprint(load(model)[0])
     if weights != published.weights:
         raise ProodError(f"{model} has the weights {weights}, and {published.weights} were published: name that model")
-    wanted = [
-        one
-        for one in published.evaluations
-        if one.attacks is None
-        and (not outside or set_name(one.outside) in outside)
-        and (not eps or any(math.isclose(one.eps, radius) for radius in eps))
-        and method in (None, method_of(one))
-    ]
+    which = which or Which()
+    wanted = [one for one in published.evaluations if one.attacks is None and one in which]
     if not wanted:
         sets, radii = ", ".join(published.sets), ", ".join(map(radius_text, published.radii))
         raise ProodError(f"nothing of that was published without attacks: there are the sets {sets} and radii {radii}")

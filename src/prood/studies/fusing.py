@@ -10,7 +10,7 @@ from typing import Any
 
 from prood import processes
 from prood.atomic import write_text
-from prood.errors import ProodError
+from prood.errors import BadValue, ProodError
 from prood.models import Discriminator, Fusion, ProoD, load, save
 from prood.studies.fusion import Fitted, best_shift, fit_fusion, pairs
 from prood.training import Recipe, Run, images_to_choose_by
@@ -34,29 +34,41 @@ class Fused:
         return {"fusion": asdict(self.fitted), "single_shift": asdict(self.single)} | found
 
 
+@dataclass(frozen=True)
+class FuseOptions:
+    """For the highest GAUC at radius `eps`, by default g's, at an AUC of the classifier's less `auc_drop` points.
+
+    `shift` sets the scale of the confidences alone.
+    """
+
+    auc_drop: float = 0.5
+    shift: float = 0.0
+    eps: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.auc_drop <= 100:
+            raise BadValue(f"the AUC may drop by 0 to 100 points, not by {self.auc_drop}")
+        if not math.isfinite(self.shift):
+            raise BadValue(f"a shift is a finite number, not {self.shift}")
+        if self.eps is not None and not 0 <= self.eps < math.inf:
+            raise BadValue(f"eps is a radius, 0 or more, not {self.eps}")
+
+
 def fuse(
     classifier: Path | str,
     discriminator: Path | str,
     run: Path | str,
     *,
     recipe: Recipe,
-    auc_drop: float = 0.5,
-    shift: float = 0.0,
-    eps: float | None = None,
+    options: FuseOptions | None = None,
     resume: bool = False,
     device: str | None = None,
 ) -> Fused:
-    """Fit the curve for the highest GAUC at radius `eps`, at an AUC of the classifier's less `auc_drop` points.
+    """Fit the curve on images that the recipe keeps from training. Of a joint model, `classifier` is its classifier.
 
-    All of it on images that the recipe keeps from training. Of a joint model, `classifier` is its classifier. `shift`
-    sets the scale of the confidences alone. The folder holds the model, and fusion.json with what it was chosen by.
+    The folder holds the model, and fusion.json with what it was chosen by.
     """
-    if not 0 <= auc_drop <= 100:
-        raise ProodError(f"the AUC may drop by 0 to 100 points, not by {auc_drop}")
-    if not math.isfinite(shift):
-        raise ProodError(f"a shift is a finite number, not {shift}")
-    if eps is not None and not 0 <= eps < math.inf:
-        raise ProodError(f"eps is a radius, 0 or more, not {eps}")
+    options = options or FuseOptions()
     target = processes.device(device)
     f, about_f = load(classifier, device=target)
     g, about_g = load(discriminator, device=target)
@@ -65,7 +77,7 @@ def fuse(
         raise ProodError(f"{classifier} holds a discriminator: give a classifier to fuse it with")
     if not isinstance(g, Discriminator):
         raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
-    radius = about_g.eps if eps is None else eps
+    radius = about_g.eps if options.eps is None else options.eps
     if radius is None:
         raise ProodError(f"{discriminator} was not trained for a radius: give one with --eps")
     inside, outside = images_to_choose_by(recipe)
@@ -80,8 +92,8 @@ def fuse(
         "classifier_run": str(classifier),
         "discriminator_run": str(discriminator),
         "recipe": recipe.name,
-        "auc_drop": auc_drop,
-        "shift": shift,
+        "auc_drop": options.auc_drop,
+        "shift": options.shift,
         "eps": radius,
         "held_back": {inside.name: inside.fingerprint(), outside.name: outside.fingerprint()},
         "evaluate": evaluate_of_parts(about_f, about_g),
@@ -90,9 +102,9 @@ def fuse(
     if folder.recipe.is_file():
         folder.open(resolved, resume=resume)  # what is in the way is said now, not after the work
     sample = pairs(f, g, inside, outside, radius, device=target)
-    least = sample.classifier_auc - auc_drop / 100
+    least = sample.classifier_auc - options.auc_drop / 100
     fitted, single = fit_fusion(sample, least), best_shift(sample, least)
-    model = Fusion(f, g, fitted.curve, shift).eval()
+    model = Fusion(f, g, fitted.curve, options.shift).eval()
     made = Fused(model, fitted, single, sample.classifier_auc, sample.ceiling)
     folder.open(resolved, resume=resume or folder.recipe.is_file())  # only now, when nothing is left that could fail
     counts = {"inside": len(inside), "outside": len(outside)}

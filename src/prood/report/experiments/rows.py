@@ -7,11 +7,12 @@ from typing import Any
 
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
 from prood.report.results import escaped, markdown_table, model_name, text_of
-from prood.studies import Group, Statistic
+from prood.studies import Group
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
 from prood.studies.paper import PaperRow, paper_rows
 from prood.studies.published import method_of
+from prood.studies.seeds import Statistic
 
 Content = dict[str, Any]
 HEADINGS = {name: text for names in METRICS.values() for name, text in names.items()}
