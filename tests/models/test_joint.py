@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from prood.bounds import Box, NegativeLinear, Normalise
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, confidence_logit, fuse
+from prood.models.confidence import confidence_of
 
 SEEDS = st.integers(0, 2**20)
 SCALES = st.sampled_from([1e-7, 1e-3, 0.1, 1.0, 10.0, 100.0, 1e4])
@@ -266,7 +267,7 @@ def test_confidence_and_prediction_with_any_logits(seed: int, classes: int, spre
     assert (confidence >= 1 / classes).all()
     assert (confidence <= 1).all()
     assert (confidence <= model.ceiling(classes)).all()
-    assert (confidence <= model._cap(model.in_logit(x), classes)).all()
+    assert (confidence <= confidence_of(model.in_logit(x), classes)).all()
     torch.testing.assert_close(confidence, model.log_probabilities(x).double().exp().amax(1), rtol=1e-4, atol=0)
 
 

@@ -205,7 +205,7 @@ def test_far_away_is_the_model_itself_without_clipping(client, detector, files, 
 
 
 def test_the_model_and_its_limits(service, detector):
-    found = service(about=About("mine", None, 0.5), body_bytes=1000, attack_steps=7).get("/v1/model").json()
+    found = service(about=About("mine"), body_bytes=1000, attack_steps=7).get("/v1/model").json()
     assert found["name"] == "mine"
     assert found["classes"] == list("abcdefgh")
     assert found["image"] == [1, 28, 28]
@@ -269,7 +269,7 @@ def test_a_colour_model_is_served_too(service):
 
 
 def test_examples_are_pictures_of_the_models_shape(service, detector):
-    client = service(about=About("small", 0.02, None, "digits:train"))
+    client = service(about=About("small", 0.02, "digits:train"))
     found = client.get("/v1/examples").json()
     kinds = [one["kind"] for one in found]
     assert kinds[:4] == ["in"] * 4
@@ -284,7 +284,7 @@ def test_examples_are_pictures_of_the_models_shape(service, detector):
 
 @pytest.mark.parametrize("name", ["npz:/etc/passwd:train", "folder:/:train", "no-such-set:train", "digits"])
 def test_examples_open_no_path_that_a_models_file_names(service, name):
-    client = service(about=About("small", None, None, name))
+    client = service(about=About("small", None, name))
     assert {one["kind"] for one in client.get("/v1/examples").json()} == {"out"}
 
 
@@ -292,7 +292,7 @@ def test_not_even_one_that_can_be_read(service, pictures, tmp_path):
     with (tmp_path / "x.npz:test").open("wb") as file:
         np.savez(file, images=pictures[:9])
     assert data.load(f"npz:{tmp_path}/x.npz:test").shape == (1, 28, 28)  # so it is not for want of a file
-    client = service(about=About("small", None, None, f"npz:{tmp_path}/x.npz:train"))
+    client = service(about=About("small", None, f"npz:{tmp_path}/x.npz:train"))
     assert {one["kind"] for one in client.get("/v1/examples").json()} == {"out"}
 
 
