@@ -27,7 +27,8 @@ from prood import data
 from prood.attacks import APGD, NEVER, PGD, Attack, Compiled, Square, passes, preset
 from prood.evaluation import auc
 from prood.evaluation.stopping import goals
-from prood.models import InLogit, ProoD, Score, discriminator, resnet18, score_of, small
+from prood.models import InLogit, ProoD, Score, discriminator, score_of, small
+from prood.models.classifiers import resnet18
 from prood.quickstart import FAR, INSIDE, NEAR
 
 

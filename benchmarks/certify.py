@@ -22,8 +22,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from prood.attacks import NEVER, preset
-from prood.bounds import Arithmetic, Budget, Method
+from prood.bounds import Budget, Method
 from prood.bounds import upper_bound as bound_of
+from prood.bounds.certificate import Arithmetic
 from prood.models import Discriminator, discriminator
 from prood.models.score import InLogit
 

@@ -58,7 +58,7 @@ class Bench:
         self.options: TrainOptions = recipe.options(method)
         if batch:
             self.options = replace(self.options, batch=batch)
-        self.objective: Objective = recipe.objective(method)
+        self.objective: Objective = recipe.method(method)
         torch.manual_seed(0)
         discriminator = build({"name": "discriminator", **recipe.discriminator})
         if method == "discriminator":
@@ -83,12 +83,10 @@ class Bench:
         return Batches(
             self.inside,
             self.outside if self.objective.needs_outside else None,
-            batch=self.options.batch,
-            seed=0,
+            replace(self.options, seed=0, compile=compile),
             augment=self.augment,
             noise=self.objective.needs_noise,
             device=device,
-            compile=compile,
         )
 
     def ours(self) -> Callable[[int], None]:

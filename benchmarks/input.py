@@ -17,6 +17,7 @@ import runpy
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,18 +78,16 @@ def share(batch: int, repeats: int) -> None:
     torch.backends.cudnn.benchmark = True
     device, half = torch.device("cuda"), batch // 2
     recipe = load_recipe("cifar10-fast")
-    options, objective = recipe.options("discriminator"), recipe.objective("discriminator")
+    options, objective = recipe.options("discriminator"), recipe.method("discriminator")
     images = pictures(20 * half)
     inside, outside = ImageSet("in", images), ImageSet("out", images.flip(0))
     batches = Batches(
         inside,
         outside,
-        batch=half,
-        seed=0,
+        replace(options, batch=half, seed=0),
         augment=AUGMENT,
         noise=True,
         device=device,
-        compile=options.compile,
     )
     model = build({"name": "discriminator", **recipe.discriminator}).to(device).train()
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

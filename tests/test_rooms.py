@@ -1,6 +1,7 @@
 """The rooms of docs/architecture.md: who may import whom."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +117,12 @@ def test_every_public_name_is_there():
         assert getattr(prood, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = prood.no_such_name
+
+
+@pytest.mark.parametrize("room", ["bounds", "models"])
+def test_names_that_were_public_stay_for_one_version(room):
+    module = importlib.import_module(f"prood.{room}")
+    old = {"bounds": ["Arithmetic", "Pullback", "crown_ibp"], "models": ["resnet18", "SIZES", "Wrapped"]}[room]
+    assert all(getattr(module, name) is not None and name not in module.__all__ for name in old)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = module.no_such_name

@@ -38,6 +38,7 @@ class Command:
 
     words: tuple[str, ...]
     function: Callable[..., Any]
+    more: str = ""  # what its help says beside the function's docstring
 
     @property
     def name(self) -> str:
@@ -60,7 +61,7 @@ def commands(source: typer.Typer = app, words: tuple[str, ...] = ("prood",)) -> 
     for info in source.registered_commands:
         assert info.callback is not None
         name = info.name or info.callback.__name__.replace("_", "-")
-        yield Command((*words, name), info.callback)
+        yield Command((*words, name), info.callback, info.cls.more() if hasattr(info.cls, "more") else "")
     for group in source.registered_groups:
         assert group.typer_instance is not None
         yield from commands(group.typer_instance, (*words, str(group.name)))
@@ -123,11 +124,15 @@ def section(command: Command) -> str:
         + [one.written for one in options if one.required]
         + (["[OPTION…]"] if any(not one.required for one in options) else [])
     )
-    text = f"## {command.name}\n\n```text\n{usage}\n```\n\n{_prose(inspect.getdoc(command.function) or '')}\n"
+    text = f"## {command.name}\n\n```text\n{usage}\n```\n\n{_prose(_text(command))}\n"
     if found:
         text += "\n| | | default |\n|---|---|---|\n"
         text += "".join(_row(one) for one in (*arguments, *options))
     return text
+
+
+def _text(command: Command) -> str:
+    return "\n\n".join(filter(None, (inspect.getdoc(command.function), command.more)))
 
 
 def _row(one: Parameter) -> str:

@@ -11,7 +11,7 @@ import torch
 from drawing import plot
 
 from prood.models import fuse
-from prood.report.svg import Chart, nice_ticks
+from prood.report.svg import Axis, Chart, nice_ticks
 
 MEASURED = Path(__file__).parent.parent / "assets" / "measured.json"
 SIZE = (700, 300)
@@ -31,13 +31,9 @@ def fusion() -> str:
     g = np.linspace(-8, 8, 161)
     chart = Chart(
         "The confidence of the joint model over g + shift, for classifiers that are more and less sure",
-        x=(-8, 8),
-        y=(0, 1.02),
-        x_ticks=nice_ticks(-8, 8, 9),
-        y_ticks={0.1: "1/K", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"},
+        x=Axis(-8, 8, nice_ticks(-8, 8, 9), "g(x) + Δ, the logit of p(in | x)"),
+        y=Axis(0, 1.02, {0.1: "1/K", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"}, "confidence"),
         size=SIZE,
-        x_label="g(x) + Δ, the logit of p(in | x)",
-        y_label="confidence",
     )
     shown = {"violet dashed": 1.0, "blue": 0.9, "green": 0.6, "orange": 0.3}
     for kind, p in shown.items():
@@ -50,13 +46,9 @@ def shift() -> str:
     g = np.linspace(-8, 4, 121)
     chart = Chart(
         "The cap of the confidence over the bound of g, for four shifts",
-        x=(-8, 4),
-        y=(0, 1.02),
-        x_ticks=nice_ticks(-8, 4, 7),
-        y_ticks={0.1: "1/K", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"},
+        x=Axis(-8, 4, nice_ticks(-8, 4, 7), "ḡ(x), the certified bound of g in the ball"),
+        y=Axis(0, 1.02, {0.1: "1/K", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"}, "proven: confidence at most"),
         size=SIZE,
-        x_label="ḡ(x), the certified bound of g in the ball",
-        y_label="proven: confidence at most",
     )
     shown = {"blue": 0.0, "green": 1.0, "orange": 3.0, "violet": 6.0}
     for kind, delta in shown.items():
@@ -68,13 +60,9 @@ def ball(found: dict[str, Any]) -> str:
     radii, threshold = found["ball"]["eps"], found["threshold"]
     chart = Chart(
         "Certified bounds of the confidence of one image over the radius, above what an attack reaches",
-        x=(0, radii[-1]),
-        y=(0, 1.02),
-        x_ticks=nice_ticks(0, radii[-1], 8),
-        y_ticks=PERCENT,
+        x=Axis(0, radii[-1], nice_ticks(0, radii[-1], 8), "radius ε of the ball"),
+        y=Axis(0, 1.02, PERCENT, "confidence"),
         size=SIZE,
-        x_label="radius ε of the ball",
-        y_label="confidence",
     )
     legend = {
         "violet dotted": ("ibp", "certified, intervals"),
@@ -101,13 +89,9 @@ def lines(found: dict[str, Any]) -> str:
     drawn = found["lines"]
     chart = Chart(
         "The confidence along straight ways through a ball, all of them below the certified bound",
-        x=(-drawn["eps"], drawn["eps"]),
-        y=(0, _ceiling(drawn["upper_bound"])),
-        x_ticks={-0.01: "−ε", 0.0: "x", 0.01: "ε"},
-        y_ticks=nice_ticks(0, _ceiling(drawn["upper_bound"])),
+        x=Axis(-drawn["eps"], drawn["eps"], {-0.01: "−ε", 0.0: "x", 0.01: "ε"}, "a way through the ball, ε = 0.01"),
+        y=Axis(0, _ceiling(drawn["upper_bound"]), nice_ticks(0, _ceiling(drawn["upper_bound"])), "confidence"),
         size=SIZE,
-        x_label="a way through the ball, ε = 0.01",
-        y_label="confidence",
     )
     for one in drawn["random"]:
         chart.line(drawn["along"], one, "blue thin")
@@ -130,13 +114,9 @@ def scores(found: dict[str, Any]) -> str:
     top = max(float(share.max()) for share in shares.values())
     chart = Chart(
         "Histograms of the scores of both distributions, and of the certified scores",
-        x=(low, high),
-        y=(0, 1.05 * top),
-        x_ticks=nice_ticks(low, high, 11),
-        y_ticks={share: f"{100 * share:g}%" for share in nice_ticks(0, top)},
+        x=Axis(low, high, nice_ticks(low, high, 11), "score, log((c − 1/K)/(1 − c)) of the confidence c"),
+        y=Axis(0, 1.05 * top, {share: f"{100 * share:g}%" for share in nice_ticks(0, top)}, "share of the images"),
         size=SIZE,
-        x_label="score, log((c − 1/K)/(1 − c)) of the confidence c",
-        y_label="share of the images",
     )
     kinds = {"inside": "blue", "outside": "orange", "certified": "violet"}
     for key, kind in kinds.items():

@@ -11,7 +11,7 @@ from prood.data import Augment
 from prood.methods import METHODS
 from prood.methods.option import meanings
 from prood.training import TrainOptions, keys
-from prood.training.recipe import Data, EvaluateOptions
+from prood.training.recipe import DataTable, EvaluateTable
 
 HEAD = """# The keys of a recipe
 
@@ -21,6 +21,9 @@ A recipe is a TOML file: which data, which networks, and how each method is trai
 come with Prood, and `prood recipes NAME` shows one with every key and what it means. Your own is a file that you name
 with `--recipe mine.toml`: see [Train on your own images](../guides/own-images.md). A single key is changed on the
 command line, `--set train.epochs=10`, and a typing error is answered with the nearest key.
+
+A recipe may begin with `modules = ["my_methods.py"]`, files beside it, or modules that Python finds by name: they
+declare [methods of your own](../guides/objective.md). Reading such a recipe runs their code.
 
 """
 FOR_ONE = "A table `[{table}.METHOD]` replaces keys for one method.\n\n"
@@ -48,14 +51,14 @@ def _toml(value: Any) -> str:
 
 def page() -> str:
     text = HEAD
-    text += "## [data]\n\n" + table(keys.DATA, Data)
+    text += "## [data]\n\n" + table(meanings(DataTable), DataTable)
     text += "## [augment]\n\nThe same for both sets of a step, but for `rescaled`.\n\n" + table(keys.AUGMENT, Augment)
     text += FOR_ONE.format(table="augment")
     required = dict.fromkeys(keys.NETWORKS, "required")
     text += "## [networks]\n\n" + table(keys.NETWORKS, defaults=required) + AFTER_NETWORKS
     text += "## [joint]\n\n" + table(keys.JOINT, defaults={"shift": "`0.0`"})
-    text += "## [evaluate]\n\n" + table(keys.EVALUATE, EvaluateOptions) + FOR_ONE.format(table="evaluate")
-    text += "## [train.METHOD]\n\nFor every method:\n\n" + table(keys.TRAIN, TrainOptions)
+    text += "## [evaluate]\n\n" + table(meanings(EvaluateTable), EvaluateTable) + FOR_ONE.format(table="evaluate")
+    text += "## [train.METHOD]\n\nFor every method:\n\n" + table(meanings(TrainOptions), TrainOptions)
     for method, kind in METHODS.items():
         if options := meanings(kind):
             text += f"### [train.{method}]\n\n" + table(options, kind)

@@ -14,7 +14,7 @@ from prood.errors import ProodError
 from prood.models import Discriminator, Fusion, ProoD, load, save
 from prood.studies.fusion import Fitted, best_shift, fit_fusion, pairs
 from prood.training import Recipe, Run, images_to_choose_by
-from prood.training.methods import evaluate_of_parts
+from prood.training.joint import evaluate_of_parts
 
 FACTS_FILE = "fusion.json"
 

@@ -14,18 +14,8 @@ from prood import data, processes
 from prood.detector import Detector
 from prood.detector.files import save_calibration
 from prood.errors import ProodError
-from prood.models import (
-    MODEL_FILE,
-    Discriminator,
-    Metadata,
-    ProoD,
-    WrapOptions,
-    Wrapped,
-    load,
-    open_classifier,
-    save,
-    trial_images,
-)
+from prood.models import MODEL_FILE, Discriminator, Metadata, ProoD, WrapOptions, load, open_classifier, save
+from prood.models.wrapped import Wrapped, trial_images
 from prood.training import Run
 
 

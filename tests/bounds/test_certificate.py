@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import (
-    Arithmetic,
     BlockedLinear,
     Box,
     Method,
@@ -22,11 +21,11 @@ from prood.bounds import (
     Normalise,
     Residual,
     concretise,
-    crown_ibp,
     interval,
     relax,
     upper_bound,
 )
+from prood.bounds.certificate import Arithmetic, crown_ibp
 from prood.errors import ProodError
 
 SEEDS = st.integers(0, 2**20)

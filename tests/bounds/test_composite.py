@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from prood.bounds import Box, Plane, Residual, UnsupportedLayer, crown_ibp, interval, relax, upper_bound
+from prood.bounds import Box, Plane, Residual, UnsupportedLayer, interval, relax, upper_bound
+from prood.bounds.certificate import crown_ibp
 
 SEEDS = st.integers(0, 2**20)
 

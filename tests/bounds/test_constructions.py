@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.bounds import BlockedLinear, NegativeLinear, NoLinearRule, Normalise, Residual, interval, upper_bound
+from prood.bounds import BlockedLinear, NegativeLinear, Normalise, Residual, interval, upper_bound
 from prood.bounds.box import Box
+from prood.bounds.registry import NoLinearRule
 
 METHODS = ("ibp", "crown-ibp", "best")
 

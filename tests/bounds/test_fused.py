@@ -10,18 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from prood.bounds import (
-    Box,
-    NegativeLinear,
-    Normalise,
-    Plane,
-    activations,
-    concretise,
-    crown_ibp,
-    interval,
-    relax,
-)
+from prood.bounds import Box, NegativeLinear, Normalise, Plane, activations, concretise, interval, relax
 from prood.bounds.activations import ReLURule, _BoxReLU
+from prood.bounds.certificate import crown_ibp
 from prood.bounds.fused import box_relu, parts, plane_relu, span
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.bounds import Arithmetic, BlockedLinear, Method, NegativeLinear, Norm, Normalise, upper_bound
+from prood.bounds import BlockedLinear, Method, NegativeLinear, Norm, Normalise, upper_bound
+from prood.bounds.certificate import Arithmetic
 from prood.errors import ProodError
 
 SHAPE = (2, 5, 5)

@@ -12,13 +12,10 @@ from prood.bounds import (
     Affine,
     Box,
     Monotone,
-    NoLinearRule,
     NotCovered,
     Plane,
-    Pullback,
     Residual,
     Rule,
-    Slopes,
     Sums,
     UnsupportedLayer,
     interval,
@@ -27,6 +24,7 @@ from prood.bounds import (
     relax,
     upper_bound,
 )
+from prood.bounds.registry import NoLinearRule, Pullback, Slopes
 from prood.errors import ProodError
 
 

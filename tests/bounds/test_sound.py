@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.bounds import BlockedLinear, NegativeLinear, NoLinearRule, Normalise, Residual, upper_bound
+from prood.bounds import BlockedLinear, NegativeLinear, Normalise, Residual, upper_bound
+from prood.bounds.registry import NoLinearRule
 
 CASES = int(os.environ.get("PROOD_CASES", "240"))
 IMAGES = 6  # a network

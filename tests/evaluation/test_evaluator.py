@@ -52,7 +52,7 @@ def test_a_faster_form_of_a_score_is_searched_and_the_score_itself_is_reported(f
     with torch.no_grad():
         found = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
         assert torch.allclose(found.clean, score(outside["dark"].floats()))
-    assert faster.searched == found.forward > 0
+    assert faster.searched == found.attack["forward"] > 0
     assert (found.attacked > found.clean).any()
 
 

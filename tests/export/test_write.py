@@ -13,7 +13,8 @@ from prood.detector import Detector
 from prood.errors import ProodError
 from prood.export import check, export, write
 from prood.export.classifier import classifier_model
-from prood.models import ProoD, compact, open_classifier
+from prood.models import ProoD, open_classifier
+from prood.models.classifiers import compact
 
 from .conftest import digits_model
 

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from prood.errors import ProodError
 from prood.methods import ATOM, Batch, Step
-from prood.models import ExtraClass
-from prood.models.extra_class import with_extra_class
+from prood.models.extra_class import ExtraClass, with_extra_class
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 3

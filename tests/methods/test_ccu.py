@@ -9,7 +9,8 @@ from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.methods import CCU, Batch, Step
 from prood.methods.ccu import fit_mixtures
-from prood.models import MixtureClassifier, MixtureRatio
+from prood.models.mixture_classifier import MixtureClassifier
+from prood.models.mixtures import MixtureRatio
 from prood.training import TrainOptions
 
 STEP = Step(torch.tensor(0.0))
@@ -156,9 +157,9 @@ def test_weight_decay_leaves_the_mixtures_alone() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"components": 0}, "components = 0"),
+        ({"components": 0}, "components must be"),
         ({"components": 9, "fit_images": 8}, "components = 9"),
-        ({"floor": 0.0}, "floor = 0.0"),
+        ({"floor": 0.0}, "floor must be"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], message: str) -> None:

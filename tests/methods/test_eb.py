@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from prood.errors import ProodError
 from prood.methods import EB, Batch, Step
-from prood.models import EnergyClassifier
+from prood.models.energy import EnergyClassifier
 
 CLASSES = 3
 

@@ -14,8 +14,14 @@ from torch import Tensor, nn
 
 from prood.bounds import Box, Normalise, NotCovered, interval
 from prood.errors import ProodError
-from prood.models import CertifiedClassifier, certified_classifier, confidence_logit, load, save, score_of
-from prood.models.certified import CertifiedConfidence, confidence_logit_bound
+from prood.models import load, save, score_of
+from prood.models.certified import (
+    CertifiedClassifier,
+    CertifiedConfidence,
+    certified_classifier,
+    confidence_logit_bound,
+)
+from prood.models.joint import confidence_logit
 
 METHODS = ("ibp", "crown-ibp", "best")
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from prood.bounds import Box, interval
-from prood.models import compact, load, resnet18, resnet50, save, small
+from prood.models import load, save, small
+from prood.models.classifiers import compact, resnet18, resnet50
 
 
 def parameters(model: nn.Module) -> int:

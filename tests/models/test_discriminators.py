@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from prood import bounds
 from prood.bounds import Box, NegativeLinear, Normalise, UnsupportedLayer
 from prood.errors import ProodError
-from prood.models import SIZES, Discriminator, discriminator
+from prood.models import Discriminator, discriminator
+from prood.models.discriminators import SIZES
 
 # The architecture table of the paper's appendix: widths of the convolutions, features before and after the first
 # linear layer, and the parameters in millions.

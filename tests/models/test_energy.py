@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
-from prood.models import EnergyClassifier, load, save, score_of, small
-from prood.models.energy import Energy
+from prood.models import load, save, score_of, small
+from prood.models.energy import Energy, EnergyClassifier
 
 
 class Pixels(nn.Module):

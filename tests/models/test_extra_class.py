@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from prood.errors import ProodError
-from prood.models import ExtraClass, Metadata, load, save, score_of
-from prood.models.extra_class import NotExtra, with_extra_class
+from prood.models import Metadata, load, save, score_of
+from prood.models.extra_class import ExtraClass, NotExtra, with_extra_class
 
 CLASSES = 3
 

@@ -9,23 +9,10 @@ from hypothesis import strategies as st
 
 from prood import ProodError
 from prood.detector import Detector
-from prood.models import (
-    Curve,
-    Fusion,
-    InLogit,
-    ProoD,
-    confidence_logit,
-    discriminator,
-    fingerprint,
-    load,
-    product_logit,
-    read_metadata,
-    rounded,
-    save,
-    score_of,
-    small,
-)
-from prood.models.fusion import with_confidence_logit
+from prood.models import Fusion, InLogit, ProoD, discriminator, fingerprint, load, read_metadata, save, score_of, small
+from prood.models.files import rounded
+from prood.models.fusion import Curve, product_logit, with_confidence_logit
+from prood.models.joint import confidence_logit
 
 CURVES = [Curve.shifted(1.5), Curve(2.0, 3.0, -0.5), Curve(-4.0, 50.0, 1.0), Curve(0.5, 0.2, 3.0)]
 numbers = st.floats(-50, 50, width=32) | st.floats(allow_nan=False, width=32)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import prood
 from prood.errors import ProodError
-from prood.models import Discriminator, Metadata, ProoD, build, fingerprint, load, read_metadata, rounded, save
+from prood.models import Discriminator, Metadata, ProoD, build, fingerprint, load, read_metadata, save
+from prood.models.files import rounded
 
 FACTS: dict[str, Any] = {"classes": ["a", "b", "c"], "eps": 0.01, "threshold": 0.7, "tpr": 0.95}
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from prood.bounds import Box, NegativeLinear, Normalise
 from prood.errors import ProodError
-from prood.models import Discriminator, ProoD, confidence_logit, fuse
+from prood.models import Discriminator, ProoD, fuse
 from prood.models.confidence import confidence_of
+from prood.models.joint import confidence_logit
 
 SEEDS = st.integers(0, 2**20)
 SCALES = st.sampled_from([1e-7, 1e-3, 0.1, 1.0, 10.0, 100.0, 1e4])

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import ProodError
-from prood.models import MixtureClassifier, MixtureRatio, build, confidence_logit, load, save, score_of, small
+from prood.models import build, load, save, score_of, small
+from prood.models.joint import confidence_logit
 from prood.models.mixture_bounds import _ball_bound, ball_bound, doubled, metric_bound, slack
-from prood.models.mixture_classifier import MixtureConfidence
-from prood.models.mixtures import GAP
+from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
+from prood.models.mixtures import GAP, MixtureRatio
 
 SIDE, PIXELS, COMPONENTS = 3, 9, 4
 

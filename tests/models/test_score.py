@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import NegativeLinear, Normalise
-from prood.models import Confidence, Discriminator, InLogit, JointConfidence, ProoD, Score, score_of
+from prood.models import Confidence, Discriminator, InLogit, ProoD, Score, score_of
+from prood.models.score import JointConfidence
 
 SEEDS = st.integers(0, 2**20)
 

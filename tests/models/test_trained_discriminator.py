@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from prood.bounds import Box, crown_ibp
+from prood.bounds import Box
+from prood.bounds.certificate import crown_ibp
 from prood.models import Discriminator, discriminator
 
 SHARED = Path(__file__).parents[3] / "shared"

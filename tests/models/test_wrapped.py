@@ -12,19 +12,8 @@ from torch import Tensor, nn
 
 from prood import ProodError
 from prood.attacks import PGD, Square
-from prood.models import (
-    ProoD,
-    WrapOptions,
-    discriminator,
-    fingerprint,
-    load,
-    open_classifier,
-    save,
-    score_of,
-    small,
-    trial_images,
-)
-from prood.models.wrapped import Preprocessing
+from prood.models import ProoD, WrapOptions, discriminator, fingerprint, load, open_classifier, save, score_of, small
+from prood.models.wrapped import Preprocessing, trial_images
 from prood.models.wrapped.opening import _facts
 from prood.models.wrapped.source import Source
 

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prood.report.markup import Html, element, joined
-from prood.report.svg import Chart, nice_ticks, thinned
+from prood.report.svg import Axis, Chart, nice_ticks, thinned
 
 
-def chart(**options):
-    return Chart("label", **({"x": (0, 1), "y": (0, 1), "x_ticks": {}, "y_ticks": {}} | options))
+def chart(x=Axis(0, 1), y=Axis(0, 1), **options):  # noqa: B008 - frozen
+    return Chart("label", x, y, **options)
 
 
 @given(st.floats(-1e4, 1e4), st.floats(1e-3, 1e5), st.integers(3, 8))
@@ -47,14 +47,14 @@ def test_thinning_of_points_that_are_one(x, y):
 
 
 def test_steps_stand_on_the_axis_and_nothing_is_drawn_where_nothing_is(parse):
-    drawn = chart(size=(130, 126), x=(0, 4), y=(0, 1))  # 22 pixels a unit from 30 on, up from 108 to 8
+    drawn = chart(size=(130, 126), x=Axis(0, 4))  # 22 pixels a unit from 30 on, up from 108 to 8
     drawn.steps(np.arange(5.0), np.array([0.5, 1.0, 0.0, 0.25]), "clean")
     (path,) = parse(drawn.svg()).all("path", cls="steps")
     assert path["attrs"]["d"] == "M30.0 108.0V58.0H52.0V8.0H74.0V108.0M96.0 108.0V83.0H118.0V108.0"
 
 
 def test_a_chart_says_what_it_shows_and_has_its_ticks(parse):
-    drawn = chart(x_ticks={0: "none", 1: "all"}, y_ticks={0.5: "half"}, x_label="across", y_label="up")
+    drawn = chart(Axis(0, 1, {0: "none", 1: "all"}, "across"), Axis(0, 1, {0.5: "half"}, "up"))
     drawn.line([0, 1], [0, 1], "clean m1", "a < b")
     tree = parse(drawn.svg())
     (svg,) = tree.all("svg")

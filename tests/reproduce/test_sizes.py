@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from prood.errors import ProodError
-from prood.models import MODEL_FILE, SIZES, load
+from prood.models import MODEL_FILE, load
+from prood.models.discriminators import SIZES
 from prood.reproduce import Lab, perform
 from prood.reproduce.experiments import EXPERIMENTS, sizes
 

@@ -456,7 +456,7 @@ def test_the_settings_suit_the_recipes_as_they_ship(name, tmp_path, monkeypatch)
     compact = study.recipe("fast", *COMPACT)
     assert compact.classifier["name"] == "compact"
     assert compact.options("prood").epochs == 100
-    assert study.recipe("ibp").objective("discriminator").bound == "ibp"
+    assert study.recipe("ibp").method("discriminator").bound == "ibp"
     for method, settings in QUICK.items():
         assert (
             study.recipe().with_settings(method, settings).options(method).epochs

@@ -26,7 +26,7 @@ SCRIPT = """
 import os, sys
 from pathlib import Path
 from prood.errors import ProodError
-from prood.training import Run, load_recipe, methods, train
+from prood.training import Run, load_recipe, train, trainer
 recipe, folder = load_recipe(sys.argv[1]), Path(sys.argv[2])
 rank = int(os.environ["RANK"])
 
@@ -34,7 +34,7 @@ def forbidden(*_, **__):
     raise AssertionError(f"process {rank} writes")
 
 if rank:
-    Run.open = Run.log = Run.save_checkpoint = Run.forget_after = methods.save = forbidden
+    Run.open = Run.log = Run.save_checkpoint = Run.forget_after = trainer.save = forbidden
 for method in ("discriminator", "oe", "prood"):
     g = folder / "discriminator" if method == "prood" else None
     train(method, recipe, folder / method, discriminator=g, device="cpu")

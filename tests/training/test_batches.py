@@ -8,9 +8,11 @@ from prood import processes
 from prood.data import Augment, ImageSet
 from prood.errors import ProodError
 from prood.methods import Batch
+from prood.training import TrainOptions
 from prood.training.batches import Batches
 
 CPU = torch.device("cpu")
+SCHEDULE = {"batch", "seed", "compile"}
 
 
 def numbered(name: str, count: int, side: int = 4, labels: bool = True) -> ImageSet:
@@ -20,10 +22,11 @@ def numbered(name: str, count: int, side: int = 4, labels: bool = True) -> Image
 
 
 def batches(**changes: Any) -> Batches:
-    options = {"batch": 6, "seed": 3, "augment": Augment(), "noise": False, "device": CPU}
+    options = {"augment": Augment(), "noise": False, "device": CPU}
+    schedule = TrainOptions(**{"batch": 6, "seed": 3} | {key: changes.pop(key) for key in SCHEDULE & changes.keys()})
     inside = changes.pop("inside", numbered("in", 20))
     outside = changes.pop("outside", numbered("out", 31, labels=False))
-    return Batches(inside, outside, **(options | changes))
+    return Batches(inside, outside, schedule, **(options | changes))
 
 
 def tensors(pair: tuple[Batch, Batch | None]) -> list[Tensor]:

@@ -36,8 +36,7 @@ def run_fit(
     batches = Batches(
         image_set(),
         image_set(seed=1),
-        batch=settings.batch,
-        seed=settings.seed,
+        settings,
         augment=Augment(),
         noise=objective.needs_noise,
         device=torch.device("cpu"),

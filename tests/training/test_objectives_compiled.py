@@ -24,16 +24,12 @@ from prood.methods import (
     Step,
 )
 from prood.methods.base import train_mode
-from prood.models import (
-    EnergyClassifier,
-    MixtureClassifier,
-    MixtureRatio,
-    ProoD,
-    certified_classifier,
-    discriminator,
-    small,
-)
+from prood.models import ProoD, discriminator, small
+from prood.models.certified import certified_classifier
+from prood.models.energy import EnergyClassifier
 from prood.models.extra_class import with_extra_class
+from prood.models.mixture_classifier import MixtureClassifier
+from prood.models.mixtures import MixtureRatio
 
 IMAGE = (1, 8, 8)
 

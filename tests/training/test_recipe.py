@@ -61,7 +61,7 @@ def test_a_recipe_of_a_discriminator_says_where_its_classifiers_are(name: str) -
     for attribute in ("data", "classifier", "discriminator", "augment", "evaluate"):
         assert getattr(recipe, attribute) == getattr(others, attribute)
     assert others.augment_for("discriminator") == recipe.augment_for("discriminator")  # they differ in the loss alone
-    assert [one.objective("discriminator").bound for one in (recipe, others)] == ["ibp", "crown-ibp"]
+    assert [one.method("discriminator").bound for one in (recipe, others)] == ["ibp", "crown-ibp"]
     with pytest.raises(ProodError, match=rf"recipe '{name}' has no table \[train.oe\]"):
         recipe.resolved("oe")
 
@@ -143,7 +143,7 @@ def test_every_image_set_of_a_recipe_exists(name: str) -> None:
 def test_what_is_not_said_has_its_default() -> None:
     recipe = parse(document(), "mine")
     assert recipe.options("plain") == TrainOptions(epochs=2)
-    assert recipe.objective("discriminator") == CertifiedDiscriminator(eps=0.1)
+    assert recipe.method("discriminator") == CertifiedDiscriminator(eps=0.1)
     assert recipe.augment == Augment()
     assert recipe.shift == 0.0
     assert (recipe.data.limit, recipe.data.held_back) == (0, 0)
@@ -285,7 +285,7 @@ def test_settings_reach_every_table() -> None:
     )
     options = recipe.options("discriminator")
     assert (options.epochs, options.drops, options.compile) == (5.0, (1.0, 2.5), True)
-    assert recipe.objective("discriminator") == CertifiedDiscriminator(eps=0.1, bound="ibp")
+    assert recipe.method("discriminator") == CertifiedDiscriminator(eps=0.1, bound="ibp")
     assert recipe.data.outside == "npz:my/own.npz"
     assert recipe.augment == Augment(pad=2, flip=True)
     assert recipe.discriminator == {"size": "S"}
@@ -331,8 +331,8 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
         ("train=5", "'plain' in a recipe must be a table"),
         ("data.between=5", r"unknown key 'between' in \[data\]: it takes inside, outside, limit"),
         ("data.insied=svhn", "did you mean 'inside'"),
-        ("data.limit=-1", "limit = -1 must be a number of images"),
-        ("data.held_back=-1", "held_back = -1 must be a number of images, or 0 for none"),
+        ("data.limit=-1", "limit must be at least 0, not -1"),
+        ("data.held_back=-1", "held_back must be at least 0, not -1"),
         ("data.held_back=some", "held_back = 'some' must be of type int"),
         ("trian.epochs=5", "unknown key 'trian' in a recipe: did you mean 'train'"),
         ("evaluate.limits=5", "did you mean 'limit'"),
@@ -343,7 +343,7 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
         ("augment.blur=1", r"unknown key 'blur' in \[augment\]"),
         ("augment.pad=-1", "cannot pad by -1"),
         ("networks.referee.name=small", r"unknown key 'referee' in \[networks\]"),
-        ("optimizer.lr=1", "unknown key 'optimizer' in a recipe: it takes data, augment"),
+        ("optimizer.lr=1", "unknown key 'optimizer' in a recipe: it takes modules, data, augment"),
         ("train.seed=1.5", "seed = 1.5 must be of type int"),
         ("train.seed=", "seed = '' must be of type int"),
         ("train.epochs=many", "epochs = 'many' must be of type float"),
@@ -354,13 +354,13 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
         ("train.drops=5", "drops must be a list"),
         ('train.drops=["late"]', "drops = 'late' must be of type float"),
         ("train.decay_from=soon", "decay_from = 'soon' must be of type float or NoneType"),
-        ("train.lr=-1", "lr must be positive"),
-        ("train.lr=nan", "lr must be positive"),
-        ("evaluate.eps=[0.1, inf]", "eps = inf must be a radius"),
-        ("evaluate.eps=[nan]", "eps = nan must be a radius"),
-        ("evaluate.eps=[-0.1]", "eps = -0.1 must be a radius"),
-        ("evaluate.limit=-1", "limit = -1 must be a number of images"),
-        ("train.epochs=1e300", "epochs = 1e[+]300 would never end"),
+        ("train.lr=-1", "lr must be above 0, not -1"),
+        ("train.lr=nan", "lr must be a finite number, not nan"),
+        ("evaluate.eps=[0.1, inf]", "eps must be a finite number, not inf"),
+        ("evaluate.eps=[nan]", "eps must be a finite number, not nan"),
+        ("evaluate.eps=[-0.1]", "eps must be at least 0, not -0.1"),
+        ("evaluate.limit=-1", "limit must be at least 0, not -1"),
+        ("train.epochs=1e300", "epochs must be above 0 and at most 1,000,000,000, not 1e[+]300"),
     ],
 )
 def test_refuses_wrong_settings_by_name(setting: str, complaint: str) -> None:
@@ -396,7 +396,7 @@ def test_refuses_what_no_number_or_nesting_can_be(setting: str, complaint: str) 
         ("train.loss=hinge", "loss = 'hinge' is not one of paper, official"),
         ("train.attack_steps=2.5", "attack_steps = 2.5 must be of type int"),
         ("train.certified_weight=1.5", "certified_weight"),
-        ("train.eps_ramp=inf", "eps_ramp = inf must be not negative and finite"),
+        ("train.eps_ramp=inf", "eps_ramp must be a finite number, not inf"),
     ],
 )
 def test_refuses_wrong_settings_of_the_discriminator(setting: str, complaint: str) -> None:
@@ -417,7 +417,7 @@ def test_refuses_settings_of_an_unknown_method() -> None:
     [
         (
             {"results": {}},
-            "unknown key 'results' in a recipe: it takes data, augment, networks, train, joint, evaluate",
+            "unknown key 'results' in a recipe: it takes modules, data, augment, networks, train, joint, evaluate",
         ),
         ({"data": {"inside": "digits:train"}}, "recipe 'mine' does not say which outside to use"),
         ({"data": {"outside": "smooth"}}, "does not say which inside to use"),
@@ -445,7 +445,7 @@ def test_a_method_that_the_recipe_lacks() -> None:
     with pytest.raises(ProodError, match=r"recipe 'mine' has no table \[train.oe\]"):
         recipe.options("oe")
     with pytest.raises(ProodError, match="unknown method 'prod'"):
-        recipe.objective("prod")
+        recipe.method("prod")
 
 
 # Files

@@ -26,7 +26,7 @@ from prood.cli.report import report
 from prood.cli.reproduce import reproduce
 from prood.cli.results import results
 from prood.cli.serve import serve
-from prood.cli.train import combine, train
+from prood.cli.train import ListsMethods, combine, train
 from prood.cli.verify import verify
 from prood.cli.wrap import wrap
 from prood.errors import ProodError
@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 app.command()(quickstart)
 app.command()(recipes)
-app.command()(train)
+app.command(cls=ListsMethods)(train)
 app.command()(combine)
 app.command()(fuse)
 app.command()(wrap)

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from prood.cli.train import Modules
+
 
 def recipes(
     name: Annotated[
         str | None, typer.Argument(help="A recipe, or a .toml file of yours, to be shown key by key.")
     ] = None,
+    module: Modules = None,
 ) -> None:
     """List the recipes, or show one with the meaning of every key.
 
@@ -21,7 +24,7 @@ def recipes(
 
     shown = console()
     if name is not None:
-        shown.print(explain_recipe(load_recipe(name)), markup=False, highlight=False, soft_wrap=True)
+        shown.print(explain_recipe(load_recipe(name, module or ())), markup=False, highlight=False, soft_wrap=True)
         return
     for known in recipe_names():
         shown.print(f"[bold]{known}[/]\n  {load_recipe(known).description}\n", highlight=False)

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from prood.errors import ProodError
 
 PRIOR = "Instead of --shift: the fraction of inputs, 0.1 say, that you expect to be out-distribution."
 
 
-class Method(StrEnum):
-    plain = "plain"
-    oe = "oe"
-    discriminator = "discriminator"
-    prood = "prood"
-    ccu = "ccu"
-    eb = "eb"
-    good = "good"
-    acet = "acet"
-    atom = "atom"
-    robust = "robust"
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--module",
+        metavar="FILE.py|PACKAGE.MODULE",
+        help="A module that declares methods of your own; importing it runs its code. May be given several times.",
+    ),
+]
+
+
+class ListsMethods(TyperCommand):
+    """A command whose help ends with the methods, asked for only when it is shown: what declares them loads torch."""
+
+    @staticmethod
+    def more() -> str:
+        from prood.methods import METHODS
+
+        return "\n\n".join(f"{name}: {kind.summary}." for name, kind in METHODS.items())
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help = f"{self.help}\n\n{self.more()}"
+        super().format_help(ctx, formatter)
 
 
 def train(
-    method: Annotated[Method, typer.Argument(help="What to train; see above.")],
+    method: Annotated[str, typer.Argument(help="What to train; see above.")],
     run: Annotated[Path, typer.Option(help="Folder for the recipe, the metrics and the model.")],
     recipe: Annotated[str, typer.Option(help="A recipe that comes with Prood, or a .toml file.")] = "quickstart",
-    discriminator: Annotated[Path | None, typer.Option(help="prood only: the trained discriminator's run.")] = None,
-    shift: Annotated[float | None, typer.Option(help="prood only: Δ, added to g; else the recipe's.")] = None,
+    discriminator: Annotated[Path | None, typer.Option(help="Joint models: the discriminator's run.")] = None,
+    shift: Annotated[float | None, typer.Option(help="Joint models: Δ, added to g. Default: the recipe's.")] = None,
     prior: Annotated[float | None, typer.Option(help=PRIOR)] = None,
     set: Annotated[
         list[str] | None,
@@ -39,36 +50,16 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of initialisation, order and augmentation.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in this folder, if there is one.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device, e.g. cuda:1. Default: a GPU if there is one.")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, or bfloat16 (mixed, for GPUs).")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the step with torch.compile (for GPUs).")] = False,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that read images which do not fit into memory; else by the cores.", min=0),
+        typer.Option(help="Processes that read images which do not fit into memory. Default: by the cores.", min=0),
     ] = None,
+    module: Modules = None,
 ) -> None:
-    """Train a network by a recipe into a run's folder.
-
-    plain: a classifier as usual.
-
-    oe: outlier exposure, a classifier that is also taught to be unsure on the out-distribution.
-
-    discriminator: the certified discriminator, the part of ProoD that carries the proof.
-
-    prood: a classifier inside the joint model, with a trained discriminator held fixed.
-
-    ccu: a classifier with Gaussian mixtures of both distributions, sure to be unsure far away.
-
-    eb: a classifier that detects by its energy, with bounds on the energies of both distributions.
-
-    good: a classifier whose own confidence is bounded, by intervals, in balls around the out-distribution.
-
-    acet: a classifier that is taught to be unsure in balls around the out-distribution, by attacks.
-
-    atom: a classifier with a class more, for outliers that are mined and attacked.
-
-    robust: a classifier that keeps its class under attack, by adversarial training on the in-distribution.
-    """
+    """Train a network by a recipe into a run's folder."""
     from prood import processes
     from prood.studies.shift import choice_of_shift
     from prood.training import load_recipe
@@ -78,7 +69,7 @@ def train(
     settings += [f"train.seed={seed}"] if seed is not None else []
     settings += [f"train.precision={precision}"] if precision is not None else []
     settings += ["train.compile=true"] if compile else []
-    resolved = load_recipe(recipe).with_settings(method, settings)
+    resolved = load_recipe(recipe, module or ()).with_settings(method, settings)
     shift = choice_of_shift(shift, prior)
     fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers)
     if processes.is_main():

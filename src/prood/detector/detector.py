@@ -19,8 +19,9 @@ from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
 from prood.detector.rule import Rule
 from prood.errors import BadValue, Diverged, Mismatch, Unsupported, first_line
-from prood.models import Discriminator, ProoD, Score, confidence_logit, score_of
+from prood.models import Discriminator, ProoD, Score, score_of
 from prood.models.confidence import Floats, logistic
+from prood.models.joint import confidence_logit
 
 
 class Detector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,18 +29,14 @@ CERTIFIED = 16
 class Confronted:
     """What was found about the images of one set at one radius; a number for each, in their order.
 
-    `found_by` says how often each attack found the highest score, `gallery` which images are shown, and `shown` these
-    images after the attack, as bytes.
+    `attack` says what the attack did and cost, `gallery` which images are shown, and `shown` these images after the
+    attack, as bytes.
     """
 
     clean: Tensor
     attacked: Tensor
     certified: Tensor
-    settled: Tensor
-    found_by: dict[str, int]
-    forward: int
-    backward: int
-    seconds: float
+    attack: dict[str, Any]
     gallery: Tensor
     shown: NDArray[np.uint8]
 
@@ -116,19 +113,17 @@ class Bench:
         clean, attacked, certified, settled = self._total(columns)
         top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, _highest(certified)])
         gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
-        counts, (forward, backward, seconds) = self._total(found_by), self._total(costs).tolist()
-        return Confronted(
-            clean,
-            attacked,
-            certified,
-            settled,
-            {name: int(count) for name, count in zip(names, counts.tolist(), strict=True)},
-            int(forward),
-            int(backward),
-            seconds,
-            gallery,
-            self._total(shown[gallery].long()).to(torch.uint8).numpy(),
-        )
+        forward, backward, seconds = self._total(costs).tolist()
+        statistics = {
+            "forward": int(forward),
+            "backward": int(backward),
+            "settled": settled.mean().item(),
+            "raised": (attacked > clean).double().mean().item(),
+            "by": dict(zip(names, (self._total(found_by) / len(images)).tolist(), strict=True)),
+            "seconds": round(seconds, 3),
+        }
+        after = self._total(shown[gallery].long()).to(torch.uint8).numpy()
+        return Confronted(clean, attacked, certified, statistics if attack else {}, gallery, after)
 
     def _bounds(self, images: Tensor, eps: float) -> Tensor:
         parts = torch.split(images, len(images) if images.is_cuda else CERTIFIED)

@@ -28,14 +28,11 @@ def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, ep
     if not exceeds.any():
         return
     file = (folder or Path()) / VIOLATION_FILE
-    save = {"images": images, "points": points, "scores": found, "bounds": certified}
-    _save(file, {name: values[exceeds].cpu().numpy() for name, values in save.items()} | {"eps": np.float64(eps)})
+    kept = {"images": images, "points": points, "scores": found, "bounds": certified}
+    arrays: dict[str, Any] = {name: values[exceeds].cpu().numpy() for name, values in kept.items()}
+    with replacing(file) as aside, aside.open("wb") as opened:
+        np.savez(opened, eps=eps, **arrays)
     raise BoundViolated(
         f"a score of {found[exceeds][0].item():.9g} was found where the certified bound is "
         f"{certified[exceeds][0].item():.9g}: there is a bug in a bound; report it with the input saved in {file}"
     )
-
-
-def _save(file: Path, arrays: dict[str, Any]) -> None:
-    with replacing(file) as aside, aside.open("wb") as opened:
-        np.savez(opened, **arrays)

@@ -145,14 +145,6 @@ def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet
     ends = intervals(reference.scores, kinds, seed=settings["seed"])
     named = {"auc": "auc", "fpr": "fpr95"}
     between = {letter + name: list(ends[metric][letter]) for letter in kinds for metric, name in named.items()}
-    attack = {
-        "forward": found.forward,
-        "backward": found.backward,
-        "settled": found.settled.mean().item(),
-        "raised": (found.attacked > found.clean).double().mean().item(),
-        "by": {name: count / len(images) for name, count in found.found_by.items()},
-        "seconds": round(found.seconds, 3),
-    }
     scores = Scores(
         inside=reference.scores.numpy(),
         clean=found.clean.numpy(),
@@ -169,7 +161,7 @@ def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet
         accuracy=reference.accuracy,
         classes=reference.classes,
         intervals=between,
-        attack={} if attacked is None else attack,
+        attack=found.attack,
         scores=scores,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from prood import data, processes
 from prood.atomic import write_text
-from prood.errors import ProodError
+from prood.errors import Damaged
 from prood.evaluation.asymptotics.far import TRAJECTORIES, Far, far_away
 from prood.evaluation.results import Evaluation
 from prood.evaluation.robustness import Robustness, robust_accuracy
@@ -56,7 +56,7 @@ def read_measured(run: Path | str) -> Measured | None:
     try:
         return from_json(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ProodError(f"{file} is damaged or of another format: remove it and compare again") from None
+        raise Damaged(f"{file} is damaged or of another format: remove it and compare again") from None
 
 
 def from_json(content: dict[str, Any]) -> Measured:

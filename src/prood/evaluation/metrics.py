@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prood.errors import ProodError
+from prood.errors import BadValue, Diverged, UnknownName
 from prood.models.confidence import order_statistic, threshold_at
 
 Floats = NDArray[np.float64]
@@ -88,14 +88,14 @@ def intervals(
     as the values are. The ends are values of resamples, not interpolated.
     """
     if resamples < 1 or not 0 < level < 1:
-        raise ProodError(f"a bootstrap needs resamples ≥ 1 and 0 < level < 1, not {resamples} and {level}")
+        raise BadValue(f"a bootstrap needs resamples ≥ 1 and 0 < level < 1, not {resamples} and {level}")
     inside = _read(inside)
     size = len(inside)
     inside_places = _places(inside, inside)
     outside_places = {name: _places(inside, _read(values)) for name, values in outsides.items()}
     sizes = {len(places) for places in outside_places.values()}
     if len(sizes) != 1:
-        raise ProodError("a bootstrap needs scores of the same out-distribution images")
+        raise BadValue("a bootstrap needs scores of the same out-distribution images")
     found: dict[str, dict[str, list[Floats]]] = {metric: {name: [] for name in outsides} for metric in _OF_COUNTS}
     for drawn_inside, drawn_outside in _draws(size, sizes.pop(), resamples, seed):
         bins = (size + 1) * np.arange(len(drawn_inside))[:, None]  # each resample counts in a row of its own
@@ -125,7 +125,7 @@ def bootstrap(
 ) -> tuple[float, float]:
     """The percentile interval of one metric of one kind of scores; see `intervals`."""
     if metric not in _OF_COUNTS:
-        raise ProodError(f"no bootstrap of {metric!r}: choose one of {', '.join(_OF_COUNTS)}")
+        raise UnknownName(f"no bootstrap of {metric!r}: choose one of {', '.join(_OF_COUNTS)}")
     return intervals(inside, {"": outside}, resamples=resamples, level=level, seed=seed)[metric][""]
 
 
@@ -134,9 +134,9 @@ def _read(values: Values) -> Floats:
     array = values.detach().cpu().double().numpy() if isinstance(values, Tensor) else values
     scores = np.asarray(array, dtype=np.float64).ravel()
     if not scores.size:
-        raise ProodError("a metric needs at least one in- and one out-distribution score")
+        raise BadValue("a metric needs at least one in- and one out-distribution score")
     if np.isnan(scores).any():
-        raise ProodError("a score is not a number: the model has diverged or its input was damaged")
+        raise Diverged("a score is not a number: the model has diverged or its input was damaged")
     return scores
 
 

@@ -167,8 +167,12 @@ def settle(folder: Path, asked: Sequence[Evaluation]) -> None:
 def _added(folder: Path) -> list[Evaluation]:
     """The evaluations of `NEW_FILE`; a line that was not written to its end is of one that is made again."""
     file = folder / NEW_FILE
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
     found = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+    for line in lines:
         try:
             values = json.loads(line)
             _check_format(values.pop("format"), file)

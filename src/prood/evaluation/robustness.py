@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from prood import processes
 from prood.attacks import Attack, preset
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import Mismatch, Unsupported
 from prood.models import Score, score_of
 
 BATCH = 250
@@ -65,10 +65,10 @@ def robust_accuracy(
     chosen = inside if limit is None else inside.subset(limit, seed)
     logits = score.logits(chosen.floats([0]).to(device))
     if logits is None:
-        raise ProodError("a model that does not classify has no robust accuracy")
+        raise Unsupported("a model that does not classify has no robust accuracy")
     labels = chosen.labels_of(logits.shape[1])
     if labels is None:
-        raise ProodError(f"{inside.name} has no labelled images: robust accuracy needs them")
+        raise Mismatch(f"{inside.name} has no labelled images: robust accuracy needs them")
     clean, attacked = torch.zeros(2, len(chosen), dtype=torch.float64)
     for label in sorted(set(labels.tolist())):
         rows = processes.own_rows((labels == label).nonzero().squeeze(1))

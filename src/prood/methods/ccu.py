@@ -18,10 +18,10 @@ from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
 from prood.methods.option import option
 from prood.methods.plain import accuracy
 from prood.methods.registry import register
-from prood.models import MixtureClassifier, MixtureRatio, build, fuse
+from prood.models import build, fuse
 from prood.models.architectures import Spec
-from prood.models.mixture_classifier import MixtureConfidence
-from prood.models.mixtures import GAP, Mixture
+from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
+from prood.models.mixtures import GAP, Mixture, MixtureRatio
 
 ROUNDS = 20
 """Of the clustering that the mixtures start from."""

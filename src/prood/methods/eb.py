@@ -15,9 +15,9 @@ from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
 from prood.methods.option import option
 from prood.methods.plain import accuracy
 from prood.methods.registry import register
-from prood.models import EnergyClassifier, build
+from prood.models import build
 from prood.models.architectures import Spec
-from prood.models.energy import Energy
+from prood.models.energy import Energy, EnergyClassifier
 
 
 @register

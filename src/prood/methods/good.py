@@ -17,9 +17,9 @@ from prood.methods.base import Batch, Logs, Objective, Step, ramp
 from prood.methods.option import option
 from prood.methods.plain import accuracy
 from prood.methods.registry import register
-from prood.models import CertifiedClassifier, build
+from prood.models import build
 from prood.models.architectures import Spec
-from prood.models.certified import CertifiedConfidence
+from prood.models.certified import CertifiedClassifier, CertifiedConfidence
 
 
 @register

@@ -6,7 +6,7 @@ import math
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 T = TypeVar("T")
 
@@ -20,6 +20,11 @@ def option(default: T, help: str, *, low: float = 0.0, high: float = math.inf, a
     return value
 
 
+def required(help: str) -> Any:
+    """A field without a default."""
+    return field(metadata={"help": help})
+
+
 def meanings(kind: type[Any]) -> dict[str, str]:
     """What each option of the dataclass means, by its name."""
     return {item.name: item.metadata.get("help", "") for item in fields(kind)}
@@ -28,22 +33,14 @@ def meanings(kind: type[Any]) -> dict[str, str]:
 def check(options: Any) -> None:
     """Refuse a number outside the range that its option declares: an infinite ramp would train with ε = 0."""
     for item in fields(options):
-        if "low" not in item.metadata:
-            continue
-        value, low, high = getattr(options, item.name), item.metadata["low"], item.metadata["high"]
-        above = item.metadata["above"]
+        value = getattr(options, item.name)
         for number in value if isinstance(value, tuple) else (value,):
-            if not isinstance(number, int | float) or isinstance(number, bool):
+            if "low" not in item.metadata or not isinstance(number, int | float) or isinstance(number, bool):
                 continue
-            fits = low < number <= high if above else low <= number <= high
-            if not (fits and math.isfinite(number)):
-                raise ProodError(f"{item.name} = {number} must be {_words(low, high, above)}")
-
-
-def _words(low: float, high: float, above: bool) -> str:
-    if high < math.inf and not above:
-        return f"between {low:g} and {high:g}"
-    least = (
-        "finite" if low == -math.inf else f"above {low:g}" if above else f"at least {low:g}" if low else "not negative"
-    )
-    return f"{least} and at most {high:g}" if high < math.inf else f"{least} and finite"
+            low, high, above = (item.metadata[key] for key in ("low", "high", "above"))
+            if not math.isfinite(number):
+                raise BadValue(f"{item.name} must be a finite number, not {number}")
+            if not (low < number <= high if above else low <= number <= high):
+                least = f"above {low:g}" if above else f"at least {low:g}"
+                most = "" if high == math.inf else f" and at most {high:,.12g}"
+                raise BadValue(f"{item.name} must be {least}{most}, not {number}")

@@ -13,7 +13,8 @@ from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
 from prood.methods.option import option
 from prood.methods.plain import accuracy
 from prood.methods.registry import register
-from prood.models import JointConfidence, ProoD, fuse
+from prood.models import ProoD, fuse
+from prood.models.score import JointConfidence
 
 
 @register

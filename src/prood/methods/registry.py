@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TypeVar
 
-from prood.errors import ProodError, first_line
+from prood.errors import AlreadyThere, BadValue, UnknownName, first_line
 from prood.methods.base import Method
 
 GROUP = "prood.methods"
@@ -50,7 +50,7 @@ class Registry(MutableMapping[str, type[Method]]):
                     import_module(entry.module)
                 except Exception as error:
                     package = entry.dist.name if entry.dist else entry.module
-                    raise ProodError(f"the methods of {package} cannot be loaded: {first_line(error)}") from None
+                    raise BadValue(f"the methods of {package} cannot be loaded: {first_line(error)}") from None
         return self.declared
 
 
@@ -62,10 +62,10 @@ def register(kind: M) -> M:
     """Class decorator: this method exists. Everything else about it is derived from its declaration."""
     problem = _problem(kind)
     if problem:
-        raise ProodError(f"{kind.__name__} is not a method yet: {problem}")
+        raise BadValue(f"{kind.__name__} is not a method yet: {problem}")
     other = METHODS.declared.get(kind.name)
     if other is not None and (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise ProodError(f"there is a method {kind.name!r} already, {other.__qualname__}: choose another name")
+        raise AlreadyThere(f"there is a method {kind.name!r} already, {other.__qualname__}: choose another name")
     METHODS[kind.name] = kind
     return kind
 
@@ -75,7 +75,7 @@ def method(name: str) -> type[Method]:
     if name not in METHODS:
         near = get_close_matches(name, METHODS, 1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}? Else " if near else ""
-        raise ProodError(
+        raise UnknownName(
             f"unknown method {name!r}: {hint}choose one of {', '.join(METHODS)}, or name the module that has it"
         )
     return METHODS[name]

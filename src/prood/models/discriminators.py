@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from prood import bounds
 from prood.bounds import BlockedLinear, NegativeLinear, Normalise
+from prood.bounds.registry import Pullback, Slopes
 from prood.errors import ProodError
 from prood.models.architectures import architecture, spec_of
 
@@ -152,7 +153,7 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
     def interval(self, layer: Discriminator, box: bounds.Box) -> bounds.Box:
         return bounds.interval(layer.network, box)
 
-    def relax(self, layer: Discriminator, box: bounds.Box, slopes: bounds.Slopes) -> tuple[bounds.Box, bounds.Pullback]:
+    def relax(self, layer: Discriminator, box: bounds.Box, slopes: Slopes) -> tuple[bounds.Box, Pullback]:
         return bounds.relax(layer.network, box, slopes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from prood.atomic import write_text
-from prood.errors import ProodError
+from prood.errors import NotFound, Unsupported
 from prood.evaluation.results import Results
 from prood.report.cards import card
 from prood.report.formats import csv_text, latex, markdown
@@ -21,9 +21,9 @@ def write_report(results: Results, path: Path | str) -> None:
     path = Path(path)
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
-        raise ProodError(f"no report can be written as {path.name!r}: end it in {', '.join(WRITERS)}")
+        raise Unsupported(f"no report can be written as {path.name!r}: end it in {', '.join(WRITERS)}")
     if not len(results):
-        raise ProodError("nothing was evaluated yet: there is nothing to report")
+        raise NotFound("nothing was evaluated yet: there is nothing to report")
     write_text(path, writer(results))
 
 

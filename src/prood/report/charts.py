@@ -10,7 +10,7 @@ from prood.evaluation.metrics import roc, threshold
 from prood.evaluation.results import Evaluation
 from prood.evaluation.words import percent, radius_text
 from prood.report.markup import Html, element
-from prood.report.svg import Chart, Floats, nice_ticks
+from prood.report.svg import Axis, Chart, Floats, nice_ticks
 
 BINS = 48
 KINDS = {"inside": "in-distribution", "clean": "clean", "attacked": "attacked", "certified": "certified"}
@@ -32,9 +32,8 @@ def has_certificate(evaluation: Evaluation) -> bool:
 
 def summary(evaluation: Evaluation) -> tuple[str, str]:
     """Two lines, such as 'AUC 99.1 · AAUC 93.0' and 'GAUC 88.2': what was measured, and what is proved."""
-    measured = f"AUC {percent(evaluation.auc)}"
-    if evaluation.aauc is not None:
-        measured += f" · AAUC {percent(evaluation.aauc)}"
+    attacked = "" if evaluation.aauc is None else f" · AAUC {percent(evaluation.aauc)}"
+    measured = f"AUC {percent(evaluation.auc)}{attacked}"
     if not has_certificate(evaluation):
         return measured, "no certificate"
     proved = f"GAUC {percent(evaluation.gauc)}"
@@ -65,13 +64,12 @@ def histogram(evaluation: Evaluation, outside: str) -> Html | None:
         for name, values in drawn.items()
     }
     top = max(share.max() for share in shares.values())
+    heights = {share**0.5: text for share, text in SHARES.items() if share <= top * 1.05}
     chart = Chart(
         f"Histogram of the scores of {evaluation.model} on {outside} at ε = {radius_text(evaluation.eps)}: "
         + " · ".join(summary(evaluation)),
-        x=(edges[0], edges[-1]),
-        y=(0, 1.05 * top**0.5),
-        x_ticks=nice_ticks(edges[0], edges[-1]),
-        y_ticks=_apart({share**0.5: text for share, text in SHARES.items() if share <= top * 1.05}, 0.09 * top**0.5),
+        x=Axis(edges[0], edges[-1], nice_ticks(edges[0], edges[-1])),
+        y=Axis(0, 1.05 * top**0.5, _apart(heights, 0.09 * top**0.5)),
         size=(240, 150),
     )
     for name, share in shares.items():
@@ -88,13 +86,9 @@ def roc_curves(evaluations: Sequence[Evaluation], outside: str, colours: Mapping
         return None
     chart = Chart(
         f"ROC curves on {outside} at ε = {radius_text(shown[0].eps)} of {', '.join(item.model for item in shown)}",
-        x=(-0.015, 1.015),
-        y=(0, 1.015),
-        x_ticks=UNIT,
-        y_ticks=UNIT,
+        x=Axis(-0.015, 1.015, UNIT, "out-distribution accepted, %"),
+        y=Axis(0, 1.015, UNIT, "in-distribution accepted, %"),
         size=(280, 250),
-        x_label="out-distribution accepted, %",
-        y_label="in-distribution accepted, %",
     )
     for item in shown:
         assert item.scores is not None
@@ -121,15 +115,12 @@ def over_radius(evaluations: Sequence[Evaluation], outside: str, colours: Mappin
     radii = sorted({item.eps for item in evaluations} | {0.0})
     if len(radii) < 2:
         return None
+    ticks = _apart({radius: radius_text(radius) for radius in radii}, radii[-1] / 7)
     chart = Chart(
         f"AAUC and GAUC over the radius on {outside}",
-        x=(-0.04 * radii[-1], 1.04 * radii[-1]),
-        y=(0, 1.02),
-        x_ticks=_apart({radius: radius_text(radius) for radius in radii}, radii[-1] / 7),
-        y_ticks=UNIT,
+        x=Axis(-0.04 * radii[-1], 1.04 * radii[-1], ticks, "radius ε"),
+        y=Axis(0, 1.02, UNIT, "AUC, %"),
         size=(280, 220),
-        x_label="radius ε",
-        y_label="AUC, %",
     )
     models: dict[str, list[Evaluation]] = {}
     for item in evaluations:

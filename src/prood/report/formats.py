@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from dataclasses import fields
 
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, radius_text
-from prood.report.table import GREY_NOTE, Cell, Row, Table, tables
+from prood.report.results import escaped, markdown_table
+from prood.report.table import GREY_NOTE, MEANING, Table, tables
 
-MEANING = (
-    "AUC is the probability that an in-distribution image scores strictly above an out-of-distribution one. "
-    "GAUC is a proved lower bound of it when every out-of-distribution image may be changed by up to ε per pixel, "
-    "AAUC what is left of it under our attacks: GAUC ≤ worst case ≤ AAUC ≤ AUC. "
-    "FPR, GFPR and AFPR are the same for the share of out-of-distribution images that pass when 95% of the "
-    "in-distribution does: smaller is better."
-)
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     **{character: f"{{{character}}}" for character in "[]*"},  # after \\ they would be its arguments
@@ -38,30 +31,22 @@ def title(table: Table) -> str:
     return f"{what} in percent, in-distribution {table.inside}, ε = {radius_text(table.eps)}"
 
 
+def _tables(results: Results) -> list[Table]:
+    return tables(results) + tables(results, "fpr")
+
+
 def markdown(results: Results) -> str:
     parts = ["# Out-of-distribution detection", MEANING]
-    for table in tables(results) + tables(results, "fpr"):
+    for table in _tables(results):
         heads = [f"{name} {metric}" for name in table.sets for metric in table.metrics]
-        lines = [["model", "Acc", *map(_markdown, heads)], ["---", *["---:"] * (1 + len(heads))]]
-        lines += [
-            [_emphasis(row, _markdown(row.model)), *(_mark(row, cell) for cell in row.cells)] for row in table.rows
-        ]
-        parts.append(f"## {_markdown(title(table))}")
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        lines = [["model", "Acc", *map(escaped, heads)]]
+        for row in table.rows:
+            plain = "*{}*" if row.grey else "{}"
+            cells = [("**{}**" if cell.best else plain).format(cell.text) for cell in row.cells]
+            lines.append([plain.format(escaped(row.model)), *cells])
+        parts += [f"## {escaped(title(table))}", markdown_table(lines)]
         parts.append("Bold: the best." + (f" Italics: {GREY_NOTE}." if table.any_grey else ""))
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", " ".join(text.split()))
-
-
-def _emphasis(row: Row, text: str) -> str:
-    return f"*{text}*" if row.grey else text
-
-
-def _mark(row: Row, cell: Cell) -> str:
-    return f"**{cell.text}**" if cell.best else _emphasis(row, cell.text)
 
 
 def latex(results: Results) -> str:
@@ -69,8 +54,7 @@ def latex(results: Results) -> str:
         "% Needs \\usepackage{booktabs}, \\usepackage{xcolor} and \\usepackage{graphicx}.\n"
         "% Bold: the best. Grey: " + GREY_NOTE + "."
     ]
-    parts += [_latex_table(table) for table in tables(results) + tables(results, "fpr")]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *map(_latex_table, _tables(results))]) + "\n"
 
 
 def latex_escaped(text: str) -> str:
@@ -81,36 +65,25 @@ def _latex_table(table: Table) -> str:
     step = len(table.metrics)
     spans = [(2 + step * place + 1, 2 + step * (place + 1)) for place in range(len(table.sets))]
     sets = [f"\\multicolumn{{{step}}}{{c}}{{{latex_escaped(name)}}}" for name in table.sets]
-    heads = ["Model", "Acc", *table.metrics * len(table.sets)]
     rules = " ".join(f"\\cmidrule(lr){{{first}-{last}}}" for first, last in spans)
-    body = [
-        " & ".join([_coloured(row, row.model), *(_latex_cell(row, cell) for cell in row.cells)]) for row in table.rows
-    ]
+    body = []
+    for row in table.rows:
+        plain = r"\textcolor{{gray}}{{{}}}" if row.grey else "{}"
+        cells = [(r"\textbf{{{}}}" if cell.best else plain).format(latex_escaped(cell.text)) for cell in row.cells]
+        body.append([plain.format(latex_escaped(row.model)), *cells])
+    heads = [["", "", *sets], ["Model", "Acc", *table.metrics * len(table.sets)]]
+    first, second, *rest = (" & ".join(line) + r" \\" for line in heads + body)
     lines = [
         r"\begin{table}",
         r"\centering",
         f"\\caption{{{latex_escaped(title(table))}.}}",
         r"\resizebox{\linewidth}{!}{%",
         f"\\begin{{tabular}}{{l{'r' * (1 + step * len(table.sets))}}}",
-        r"\toprule",
-        " & ".join(["", "", *sets]) + r" \\",
-        rules,
-        " & ".join(heads) + r" \\",
-        r"\midrule",
-        *(f"{line} \\\\" for line in body),
-        r"\bottomrule",
-        r"\end{tabular}}",
-        r"\end{table}",
+        *(r"\toprule", first, rules, second, r"\midrule"),
+        *rest,
+        *(r"\bottomrule", r"\end{tabular}}", r"\end{table}"),
     ]
     return "\n".join(lines)
-
-
-def _coloured(row: Row, text: str) -> str:
-    return f"\\textcolor{{gray}}{{{latex_escaped(text)}}}" if row.grey else latex_escaped(text)
-
-
-def _latex_cell(row: Row, cell: Cell) -> str:
-    return f"\\textbf{{{cell.text}}}" if cell.best else _coloured(row, cell.text)
 
 
 def csv_text(results: Results) -> str:

@@ -31,11 +31,9 @@ def results_html(table: Table) -> Html:
     step = len(table.metrics)
     spans = [element("th", name, colspan=step, scope="colgroup", class_="set") for name in table.sets]
     fixed = [element("th", name, rowspan=2, scope="col") for name in ("Model", "Acc")]
-    metrics = [
-        element("th", name, scope="col", class_="first" if place == 0 else None)
-        for _ in table.sets
-        for place, name in enumerate(table.metrics)
-    ]
+    classes = ["first", *[None] * (step - 1)] * len(table.sets)
+    names = zip(table.metrics * len(table.sets), classes, strict=True)
+    metrics = [element("th", name, scope="col", class_=kind) for name, kind in names]
     caption = f"ε = {radius_text(table.eps)}, in-distribution {table.inside}"
     body = [_row(row, step) for row in table.rows]
     head = element("thead", element("tr", *fixed, *spans), element("tr", *metrics))
@@ -45,53 +43,42 @@ def results_html(table: Table) -> Html:
 
 
 def _row(row: Row, step: int) -> Html:
-    cells = [_cell(cell, first=place % step == 1 % step and place > 0) for place, cell in enumerate(row.cells)]
+    cells = [_cell(cell, first=place > 0 and (place - 1) % step == 0) for place, cell in enumerate(row.cells)]
     return element("tr", element("th", row.model, scope="row"), *cells, class_="grey" if row.grey else None)
 
 
 def _cell(cell: Cell, *, first: bool) -> Html:
     title = f"95% interval {percent(cell.interval[0])} to {percent(cell.interval[1])}" if cell.interval else None
-    classes = " ".join([*(["first"] if first else []), *(["best"] if cell.best else [])])
+    classes = " ".join(["first"] * first + ["best"] * cell.best)
     text = element("b", cell.text) if cell.best else cell.text
     return element("td", text, title=title, class_=classes or None)
 
 
 def attack_table(evaluations: Sequence[Evaluation], labels: Mapping[str, str]) -> Html | None:
     """A row for every evaluation that was attacked, a column for whatever its attack says."""
-    rows = [(item, _statistics(item)) for item in evaluations]
+    rows = [(item, _statistics(item)) for item in evaluations if item.attack or item.attacks]
     columns = list(dict.fromkeys(key for _, values in rows for key in values))
-    rows = [(item, values) for item, values in rows if item.attack or item.attacks]
-    if not rows or not columns:
+    if not columns:
         return None
     heads = [element("th", name, scope="col") for name in ("Model", "Out-distribution", "Preset", *columns)]
-    body = [
-        element(
-            "tr",
-            element("th", item.model, scope="row"),
-            element("td", labels[item.outside], class_="words"),
-            element("td", item.attacks or MISSING, class_="words"),
-            *(element("td", values.get(name, MISSING)) for name in columns),
-        )
-        for item, values in rows
-    ]
+    body = []
+    for item, values in rows:
+        names = [element("td", name, class_="words") for name in (labels[item.outside], item.attacks or MISSING)]
+        cells = [element("td", values.get(name, MISSING)) for name in columns]
+        body.append(element("tr", element("th", item.model, scope="row"), *names, *cells))
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *body), class_="attack")
     return scrolling(table, f"Attack statistics at ε = {radius_text(rows[0][0].eps)}")
 
 
 def _statistics(evaluation: Evaluation) -> dict[str, str]:
-    found = {
-        NAMES.get(key, key.replace("_", " ").capitalize()): _text(key, value)
-        for key, value in evaluation.attack.items()
-    }
-    return {name: text for name, text in found.items() if text is not None}
+    found = [(key, _text(key, value)) for key, value in evaluation.attack.items()]
+    return {NAMES.get(key, key.replace("_", " ").capitalize()): text for key, text in found if text is not None}
 
 
 def _text(key: str, value: Any) -> str | None:
     """A scalar as people read it, a mapping of scalars as a list; None for anything that is neither."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if isinstance(value, str | bool):
+        return value if isinstance(value, str) else "yes" if value else "no"
     if isinstance(value, Mapping):
         parts = [(name, _text(key, item)) for name, item in value.items()]
         return ", ".join(f"{name} {text}" for name, text in parts if text is not None) or None

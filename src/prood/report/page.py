@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib.resources import files
+from statistics import fmean
 
 from prood.evaluation.results import Results
 from prood.evaluation.words import Kind, percent, radius_text
@@ -139,23 +140,24 @@ def _headlines(view: View) -> Html:
         where = f" on {inside}" if len(groups) < len(tables(view.evaluations)) else ""
         if accuracy.value is not None:
             rest = "the best of all" if accuracy.value == best[0] else f"best: {percent(best[0])} ({best[1]})"
-            tiles.append(_tile(f"{accuracy.text}%", f"accuracy of {model}{where}", rest))
+            tiles.append((f"{accuracy.text}%", f"accuracy of {model}{where}", rest))
         sets = len({item.outside for item in items})
-        clean = _mean(item.auc for item in {item.outside: item for item in items}.values())
+        clean = fmean(item.auc for item in {item.outside: item for item in items}.values())
         over = "out-distribution" if sets == 1 else "out-distributions"
-        tiles.append(_tile(f"{percent(clean)}%", f"AUC of {model}", f"mean over {sets} {over}"))
+        tiles.append((f"{percent(clean)}%", f"AUC of {model}", f"mean over {sets} {over}"))
         for table in groups:
             at = view.at(table.eps, items)
             if at and table.eps > 0:
-                proved = percent(_mean(item.gauc for item in at))
+                proved = percent(fmean(item.gauc for item in at))
                 found = [item.aauc for item in at if item.aauc is not None]
                 name = f"worst-case AUC at ε = {radius_text(table.eps)}"
                 if len(found) == len(at):
-                    tiles.append(_tile(f"{proved} – {percent(_mean(found))}%", name, f"{model}, mean GAUC to AAUC"))
+                    tiles.append((f"{proved} – {percent(fmean(found))}%", name, f"{model}, mean GAUC to AAUC"))
                 else:
-                    tiles.append(_tile(f"{proved}%", name.replace("worst-case", "guaranteed"), f"{model}, mean GAUC"))
+                    tiles.append((f"{proved}%", name.replace("worst-case", "guaranteed"), f"{model}, mean GAUC"))
     words = "The model that proves most, among those whose accuracy is within 3 points of the best."
-    return section("summary", "Summary", words, element("div", *tiles, class_="tiles"))
+    drawn = [element("div", *map(element, ("b", "span", "small"), texts), class_="tile") for texts in tiles]
+    return section("summary", "Summary", words, element("div", *drawn, class_="tiles"))
 
 
 def _most_proved(groups: list[Table]) -> str:
@@ -166,16 +168,7 @@ def _most_proved(groups: list[Table]) -> str:
             if not row.grey:
                 cells = row.cells[1 + table.metrics.index("GAUC") :: len(table.metrics)]
                 proved.setdefault(row.model, []).extend(cell.value for cell in cells if cell.value is not None)
-    return max(proved, key=lambda model: _mean(proved[model]))
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values)
-
-
-def _tile(value: str, name: str, note: str) -> Html:
-    return element("div", element("b", value), element("span", name), element("small", note), class_="tile")
+    return max(proved, key=lambda model: fmean(proved[model]))
 
 
 def _table_section(view: View, kind: Kind) -> Html:

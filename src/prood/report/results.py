@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from prood.errors import ProodError
+from prood.errors import Damaged
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
-from prood.report.formats import MEANING
+from prood.report.table import MEANING
 from prood.studies.paper import PaperRow, paper, paper_rows
 from prood.studies.published import NOTES_FILE, SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published
 from prood.studies.seeds import Group, Statistic, grouped
@@ -68,7 +68,7 @@ def _notes(file: Path) -> tuple[list[str], list[str]]:
     try:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
     except UnicodeDecodeError:
-        raise ProodError(f"{file} is no text in UTF-8: save it as such") from None
+        raise Damaged(f"{file} is no text in UTF-8: save it as such") from None
     first, heading, rest = f"\n{text}".partition("\n#")
     return [*filter(None, [first.strip()])], [*filter(None, [(heading + rest).strip()])]
 
@@ -77,7 +77,7 @@ def _of(section: Callable[[dict[str, Any]], list[str]], file: Path) -> list[str]
     try:
         return section(read_json(file))
     except (TypeError, AttributeError, ValueError):
-        raise ProodError(f"{file} is damaged or of another format: remove it and publish again") from None
+        raise Damaged(f"{file} is damaged or of another format: remove it and publish again") from None
 
 
 def _section(groups: list[Group]) -> list[str]:

@@ -10,7 +10,7 @@ from prood.evaluation.words import labels, radius_text
 from prood.report.charts import KINDS, has_certificate, histogram, over_radius, roc_curves
 from prood.report.gallery import gallery, shown_each
 from prood.report.html_tables import attack_table
-from prood.report.markup import Html, element, joined
+from prood.report.markup import Html, element
 
 COLOURS = 8
 STOPPED = (
@@ -46,13 +46,9 @@ class View:
     @property
     def kinds(self) -> set[str]:
         """The marks that occur: a legend leaves out the others."""
-        attacked = any(item.aauc is not None for item in self.evaluations)
-        proved = any(map(has_certificate, self.evaluations))
-        return (
-            {"inside", "clean"}
-            | ({"attacked"} if attacked else set())
-            | ({"certified", "guaranteed"} if proved else set())
-        )
+        attacked = {"attacked"} if any(item.aauc is not None for item in self.evaluations) else set()
+        proved = {"certified", "guaranteed"} if any(map(has_certificate, self.evaluations)) else set()
+        return {"inside", "clean"} | attacked | proved
 
     def cases(self) -> Iterator[tuple[str, list[Evaluation]]]:
         """The evaluations by in- and out-distribution, with a name for each such pair."""
@@ -109,9 +105,7 @@ def roc_section(view: View) -> Html | None:
         "How much of the out-distribution passes when a given share of the in-distribution does. The dotted curve is "
         "the guaranteed one: no attack within the radius gets below it. Models without a certificate have none."
     )
-    marks = joined(_models(view), _strokes(view, "clean", "attacked", "guaranteed"))
-    content = element("div", *figures, class_="panels")
-    return section("roc", "ROC curves", words, element("div", marks, class_="legends"), content) if figures else None
+    return _curves(view, figures, ("clean", "attacked", "guaranteed"), "roc", "ROC curves", words)
 
 
 def radius_section(view: View) -> Html | None:
@@ -125,13 +119,7 @@ def radius_section(view: View) -> Html | None:
         "GAUC, which is proved, and AAUC, which our attack found; at ε = 0 both are the clean AUC. For a model without "
         "a certificate the band would reach down to 0, and only its AAUC is drawn."
     )
-    marks = joined(_models(view), _strokes(view, "attacked", "guaranteed"))
-    content = element("div", *figures, class_="panels")
-    return (
-        section("radius", "Over the radius", words, element("div", marks, class_="legends"), content)
-        if figures
-        else None
-    )
+    return _curves(view, figures, ("attacked", "guaranteed"), "radius", "Over the radius", words)
 
 
 def gallery_section(view: View) -> Html | None:
@@ -178,9 +166,9 @@ def _blocks(view: View, content: Callable[[str, list[Evaluation]], list[Html]], 
     return blocks
 
 
-def _models(view: View) -> Html:
-    return legend([(model, f"clean {colour}") for model, colour in view.colours.items()], "line")
-
-
-def _strokes(view: View, *kinds: str) -> Html:
-    return legend([(kind, f"{kind} ink") for kind in kinds if kind in view.kinds], "line")
+def _curves(view: View, figures: list[Html], kinds: Iterable[str], name: str, title: str, words: str) -> Html | None:
+    """A section of curves, with a legend of the models' colours and one of the strokes of these kinds."""
+    models = legend([(model, f"clean {colour}") for model, colour in view.colours.items()], "line")
+    strokes = legend([(kind, f"{kind} ink") for kind in kinds if kind in view.kinds], "line")
+    marks = element("div", models, strokes, class_="legends")
+    return section(name, title, words, marks, element("div", *figures, class_="panels")) if figures else None

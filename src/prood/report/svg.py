@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,35 +48,35 @@ def thinned(x: Floats, y: Floats, tolerance: float = 0.15) -> tuple[Floats, Floa
     return x[keep], y[keep]
 
 
-class Chart:
-    """A plot of the ranges `x` and `y`; `label` says what it shows to those who do not see it."""
+@dataclass(frozen=True)
+class Axis:
+    """What it reaches from and to, its ticks with their texts, and what it shows."""
 
-    def __init__(
-        self,
-        label: str,
-        *,
-        x: tuple[float, float],
-        y: tuple[float, float],
-        x_ticks: Mapping[float, str],
-        y_ticks: Mapping[float, str],
-        size: tuple[int, int] = (280, 200),
-        x_label: str = "",
-        y_label: str = "",
-    ) -> None:
+    low: float
+    high: float
+    ticks: Mapping[float, str] = field(default_factory=dict)
+    label: str = ""
+
+    def share(self, values: ArrayLike) -> Floats:
+        return np.asarray((np.asarray(values, np.float64) - self.low) / (self.high - self.low))
+
+
+class Chart:
+    """A plot; `label` says what it shows to those who do not see it."""
+
+    def __init__(self, label: str, x: Axis, y: Axis, size: tuple[int, int] = (280, 200)) -> None:
         self.label, self.size = label, size
         self.x, self.y = x, y
-        self.bottom = size[1] - BOTTOM - (14 if x_label else 0)
-        self.left = LEFT + (12 if y_label else 0)
+        self.bottom = size[1] - BOTTOM - (14 if x.label else 0)
+        self.left = LEFT + (12 if y.label else 0)
         self.marks: list[Html] = []
-        self._axes(x_ticks, y_ticks, x_label, y_label)
+        self._axes()
 
     def across(self, values: ArrayLike) -> Floats:
-        share = (np.asarray(values, np.float64) - self.x[0]) / (self.x[1] - self.x[0])
-        return self.left + share * (self.size[0] - RIGHT - self.left)
+        return self.left + self.x.share(values) * (self.size[0] - RIGHT - self.left)
 
     def up(self, values: ArrayLike) -> Floats:
-        share = (np.asarray(values, np.float64) - self.y[0]) / (self.y[1] - self.y[0])
-        return self.bottom + share * (TOP - self.bottom)
+        return self.bottom + self.y.share(values) * (TOP - self.bottom)
 
     def line(self, x: ArrayLike, y: ArrayLike, kind: str, tip: str = "") -> None:
         points = _points(*thinned(self.across(x), self.up(y)))
@@ -113,20 +114,20 @@ class Chart:
     def _path(self, d: str, kind: str, tip: str) -> None:
         self.marks.append(element("path", *([element("title", tip)] if tip else []), d=d, class_=kind))
 
-    def _axes(self, x_ticks: Mapping[float, str], y_ticks: Mapping[float, str], x_label: str, y_label: str) -> None:
+    def _axes(self) -> None:
         right = self.size[0] - RIGHT
-        grid = "".join(f"M{self.left} {up:.1f}H{right}" for up in self.up(list(y_ticks)))
+        grid = "".join(f"M{self.left} {up:.1f}H{right}" for up in self.up(list(self.y.ticks)))
         self._path(grid, "grid", "")
         self._path(f"M{self.left} {self.bottom}H{right}", "axis", "")
-        for across, text in zip(self.across(list(x_ticks)), x_ticks.values(), strict=True):
+        for across, text in zip(self.across(list(self.x.ticks)), self.x.ticks.values(), strict=True):
             self._text(across, self.bottom + 13, text, "middle")
-        for up, text in zip(self.up(list(y_ticks)), y_ticks.values(), strict=True):
+        for up, text in zip(self.up(list(self.y.ticks)), self.y.ticks.values(), strict=True):
             self._text(self.left - 5, up + 3.2, text, "end")
-        if x_label:
-            self._text((self.left + right) / 2, self.size[1] - 4, x_label, "middle", class_="name")
-        if y_label:
+        if self.x.label:
+            self._text((self.left + right) / 2, self.size[1] - 4, self.x.label, "middle", class_="name")
+        if self.y.label:
             middle = (TOP + self.bottom) / 2
-            self._text(9, middle, y_label, "middle", class_="name", transform=f"rotate(-90 9 {middle})")
+            self._text(9, middle, self.y.label, "middle", class_="name", transform=f"rotate(-90 9 {middle})")
 
     def _text(self, x: float, y: float, text: str, anchor: str, **attributes: str) -> None:
         self.marks.append(element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, **attributes))

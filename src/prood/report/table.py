@@ -15,6 +15,13 @@ from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radi
 STACKED: dict[Kind, tuple[str, ...]] = {"auc": ("AUC", "AAUC", "GAUC"), "fpr": ("FPR", "AFPR", "GFPR")}
 """As lines of a terminal's cell: from the friendliest to what is proved, the worst case lies between the last two."""
 TOLERATED = 0.03  # of accuracy: what lies further below the best accuracy buys its detection with it, and is greyed
+MEANING = (
+    "AUC is the probability that an in-distribution image scores strictly above an out-of-distribution one. "
+    "GAUC is a proved lower bound of it when every out-of-distribution image may be changed by up to ε per pixel, "
+    "AAUC what is left of it under our attacks: GAUC ≤ worst case ≤ AAUC ≤ AUC. "
+    "FPR, GFPR and AFPR are the same for the share of out-of-distribution images that pass when 95% of the "
+    "in-distribution does: smaller is better."
+)
 GREY_NOTE = "no accuracy, or over 3 points below the best: not compared"
 
 
@@ -108,21 +115,16 @@ def _marked(rows: list[Row], kind: Kind) -> list[Row]:
 
     A best value says something only where at least two models are compared, and where it is not the worst possible one.
     """
-    best: list[str | None] = []
-    for place in range(len(rows[0].cells)):
-        texts = [row.cells[place].text for row in rows if not row.grey and row.cells[place].value is not None]
+    columns = []
+    for place, cells in enumerate(zip(*(row.cells for row in rows), strict=True)):
+        compared = [not row.grey and cell.value is not None for row, cell in zip(rows, cells, strict=True)]
         smaller = kind == "fpr" and place > 0
+        texts = [cell.text for cell, counts in zip(cells, compared, strict=True) if counts]
         top = (min if smaller else max)(texts, key=float, default="")
-        best.append(top if len(texts) > 1 and top != ("100.0" if smaller else "0.0") else None)
-    return [
-        replace(
-            row,
-            cells=tuple(
-                replace(cell, best=not row.grey and cell.text == top) for cell, top in zip(row.cells, best, strict=True)
-            ),
-        )
-        for row in rows
-    ]
+        worth = len(texts) > 1 and top != ("100.0" if smaller else "0.0")
+        best = [worth and counts and cell.text == top for cell, counts in zip(cells, compared, strict=True)]
+        columns.append([replace(cell, best=one) for cell, one in zip(cells, best, strict=True)])
+    return [replace(row, cells=cells) for row, cells in zip(rows, zip(*columns, strict=True), strict=True)]
 
 
 def results_table(results: Results, kind: Kind = "auc") -> Group:

@@ -14,7 +14,8 @@ from prood.atomic import write_text
 from prood.errors import ProodError
 from prood.evaluation import Results
 from prood.evaluation import threshold as threshold_at
-from prood.models import MODEL_FILE, ProoD, load, read_metadata, rounded, save
+from prood.models import MODEL_FILE, ProoD, load, read_metadata, save
+from prood.models.files import rounded
 from prood.report import card, results_table
 from prood.reproduce.jobs import Step, carry_out
 from prood.reproduce.study import LINEAR, MODELS, OWN, PAPERS, SHIPPED, Study

@@ -1,12 +1,14 @@
-"""Training: one loop, one file per objective, recipes, runs."""
+"""Training: one loop, recipes, runs."""
 
 from prood.training.describe import describe
+from prood.training.joint import combine
 from prood.training.keys import explain_recipe
 from prood.training.loop import fit
-from prood.training.methods import combine, held_back, images_to_choose_by, train
 from prood.training.options import TrainOptions
 from prood.training.recipe import Recipe, load_recipe, recipe_names
 from prood.training.run import Run
+from prood.training.sets import held_back, images_to_choose_by
+from prood.training.trainer import train
 
 __all__ = [
     "Recipe",

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from prood import processes
 from prood.data import Ahead, Augment, Images, Order, generator, stream
-from prood.errors import ProodError
+from prood.errors import Mismatch
 from prood.methods import Batch
+from prood.training.options import TrainOptions
 
 # Streams of random numbers that must not repeat each other.
 INSIDE, OUTSIDE, NOISE = range(3)
@@ -30,19 +31,18 @@ class Batches:
         self,
         inside: Images,
         outside: Images | None,
+        options: TrainOptions,
         *,
-        batch: int,
-        seed: int,
         augment: Augment,
         noise: bool,
         device: torch.device,
         workers: int | None = None,
-        compile: bool = False,
     ) -> None:
+        batch, seed = options.batch, options.seed
         if batch % processes.world_size():
-            raise ProodError(f"batch = {batch} must be a multiple of the {processes.world_size()} processes")
+            raise Mismatch(f"batch = {batch} must be a multiple of the {processes.world_size()} processes")
         if outside is not None and outside.shape != inside.shape:
-            raise ProodError(
+            raise Mismatch(
                 f"{inside.name} and {outside.name} have images of different shapes, {inside.shape} and {outside.shape}"
                 ": store the second in the shape of the first, or give a folder: of pictures, which are fitted"
             )
@@ -50,7 +50,7 @@ class Batches:
         self.batch = batch
         on_gpu = device.type == "cuda"
         self.apply = augment.on_device if on_gpu else augment.apply
-        if compile and on_gpu:
+        if options.compile and on_gpu:
             self.apply = torch.compile(augment.on_device)
         _, height, width = inside.shape
 

@@ -1,4 +1,4 @@
-"""What every key of a recipe means, in one place; a test holds that none is missing."""
+"""A recipe with what every key means; most keys are fields of dataclasses, which say so themselves."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from typing import Any
 
 from prood.methods import METHODS
 from prood.methods.option import meanings
-from prood.training.recipe import Recipe
-
-DATA = {
-    "inside": "the in-distribution, an image set by name; without a split, its split 'train'",
-    "outside": "the training out-distribution, likewise; photographs of all sizes are fitted to those of inside",
-    "limit": "use only so many images of each set, chosen once by a fixed seed; 0 for all",
-    "held_back": "so many images of each set, chosen likewise and before the limit, are never trained on; 0 for none",
-}
+from prood.training.options import TrainOptions
+from prood.training.recipe import DataTable, EvaluateTable, Recipe
 
 AUGMENT = {
     "pad": "pad by so many pixels and crop at random",
@@ -36,36 +30,13 @@ NETWORKS = {
 
 JOINT = {"shift": "Δ, added to g in the joint model: larger trusts the classifier more and proves less"}
 
-EVALUATE = {
-    "outside": "test out-distributions for 'prood evaluate'; without a split, their split 'test'",
-    "eps": "radii in the maximum norm; empty for the one trained for",
-    "limit": "images of each out-distribution, chosen by the seed; 0 for all",
-    "method": "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab",
-}
-
-TRAIN = {
-    "epochs": "length, in epochs of the in-distribution; may be a fraction",
-    "batch": "in-distribution images a step over all processes, and as many out-distribution ones",
-    "optimizer": "adam or sgd",
-    "lr": "learning rate, before warmup, drops and decay",
-    "weight_decay": "coupled L2 penalty; never on a discriminator's last layer, nor on the mixtures of CCU",
-    "momentum": "of SGD",
-    "nesterov": "Nesterov's momentum, of SGD",
-    "warmup": "the learning rate grows linearly from 0 up to this epoch",
-    "drops": "epochs at which the learning rate is divided by drop_factor",
-    "drop_factor": "what the learning rate is divided by at each drop",
-    "decay_from": "from this epoch on the learning rate falls linearly to 0 at the end",
-    "seed": "of initialisation, order, augmentation and noise",
-    "precision": "float32, or bfloat16 (mixed, for GPUs)",
-    "compile": "compile the step with torch.compile (for GPUs)",
-    "checkpoint_seconds": "at least so long between two checkpoints",
-}
-
 
 def explain_recipe(recipe: Recipe) -> str:
     """A recipe as TOML with every key, defaults included, and its meaning behind it."""
     parts = [f"# {recipe.description}" if recipe.description else f"# {recipe.name}"]
-    parts += _table("data", asdict(recipe.data), DATA)
+    if recipe.modules:
+        parts += ["", f"modules = {_toml(recipe.modules)}  # declare methods of your own; reading the recipe runs them"]
+    parts += _table("data", asdict(recipe.data), meanings(DataTable))
     parts += _table("augment", asdict(recipe.augment), AUGMENT)
     for method, table in recipe.own_augment.items():
         parts += _table(f"augment.{method}", table, AUGMENT)
@@ -73,12 +44,12 @@ def explain_recipe(recipe: Recipe) -> str:
     networks = {"classifier": recipe.classifier, "discriminator": recipe.discriminator, **recipe.own_networks}
     parts += _table("networks", networks, NETWORKS | own)
     parts += _table("joint", {"shift": recipe.shift}, JOINT)
-    parts += _table("evaluate", asdict(recipe.evaluate), EVALUATE)
+    parts += _table("evaluate", asdict(recipe.evaluate), meanings(EvaluateTable))
     for method, table in recipe.own_evaluate.items():
-        parts += _table(f"evaluate.{method}", table, EVALUATE)
+        parts += _table(f"evaluate.{method}", table, meanings(EvaluateTable))
     for method in recipe.train:
-        settings = asdict(recipe.options(method)) | asdict(recipe.objective(method))
-        parts += _table(f"train.{method}", settings, TRAIN | meanings(METHODS[method]))
+        settings = asdict(recipe.options(method)) | asdict(recipe.method(method))
+        parts += _table(f"train.{method}", settings, meanings(TrainOptions) | meanings(METHODS[method]))
     return "\n".join(parts)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +9,8 @@ import torch
 from torch import nn
 
 from prood.bounds import NegativeLinear
-from prood.errors import ProodError
+from prood.errors import BadValue
+from prood.methods.option import check, option
 from prood.models.mixtures import MixtureRatio
 
 MOST_EPOCHS = 10**9
@@ -21,43 +21,38 @@ MOST_EPOCHS = 10**9
 class TrainOptions:
     """Lengths and places in the schedule are in epochs of the in-distribution set."""
 
-    epochs: float = 10
-    batch: int = 128  # in-distribution images per step over all processes, and as many out-distribution ones
-    optimizer: Literal["adam", "sgd"] = "adam"
-    lr: float = 1e-3
-    weight_decay: float = 0.0  # coupled L2; never on a discriminator's last layer, nor on mixtures
-    momentum: float = 0.9  # SGD only
-    nesterov: bool = False  # SGD only
-    warmup: float = 0.0  # the learning rate grows linearly from 0 up to this epoch
-    drops: tuple[float, ...] = ()  # at these epochs it is divided by drop_factor
-    drop_factor: float = 10.0
-    decay_from: float | None = None  # from this epoch on it falls linearly to 0 at the end
-    seed: int = 0
-    precision: Literal["float32", "bfloat16"] = "float32"
-    compile: bool = False
-    checkpoint_seconds: float = 30.0  # at least so long between two checkpoints
+    epochs: float = option(
+        10, "length, in epochs of the in-distribution; may be a fraction", high=MOST_EPOCHS, above=True
+    )
+    batch: int = option(
+        128,
+        "in-distribution images a step over all processes, and as many out-distribution ones",
+        low=1,
+    )
+    optimizer: Literal["adam", "sgd"] = option("adam", "adam or sgd")
+    lr: float = option(1e-3, "learning rate, before warmup, drops and decay", above=True)
+    weight_decay: float = option(
+        0.0, "coupled L2 penalty; never on a discriminator's last layer, nor on the mixtures of CCU"
+    )
+    momentum: float = option(0.9, "of SGD")
+    nesterov: bool = option(False, "Nesterov's momentum, of SGD")
+    warmup: float = option(0.0, "the learning rate grows linearly from 0 up to this epoch")
+    drops: tuple[float, ...] = option((), "epochs at which the learning rate is divided by drop_factor")
+    drop_factor: float = option(10.0, "what the learning rate is divided by at each drop", above=True)
+    decay_from: float | None = option(None, "from this epoch on the learning rate falls linearly to 0 at the end")
+    seed: int = option(0, "of initialisation, order, augmentation and noise", high=2**32 - 1)
+    precision: Literal["float32", "bfloat16"] = option("float32", "float32, or bfloat16 (mixed, for GPUs)")
+    compile: bool = option(False, "compile the step with torch.compile (for GPUs)")
+    checkpoint_seconds: float = option(30.0, "at least so long between two checkpoints")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "lr", "drop_factor"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ProodError(f"{name} must be positive, not {getattr(self, name)}")
-        if self.epochs > MOST_EPOCHS:
-            raise ProodError(f"epochs = {self.epochs:g} would never end: choose at most {MOST_EPOCHS:,}")
-        for name in ("warmup", "drops", "decay_from", "checkpoint_seconds"):
-            value = getattr(self, name)
-            for number in value if isinstance(value, tuple) else () if value is None else (value,):
-                if not 0 <= number < math.inf:
-                    raise ProodError(f"{name} must be finite and not negative: {number}")
-        if not 0 <= self.seed < 2**32:
-            raise ProodError(f"seed = {self.seed} must be at least 0 and below 2³²")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ProodError(f"weight_decay must not be negative: {self.weight_decay}")
-        if not 0 <= self.momentum < 1:
-            raise ProodError(f"momentum = {self.momentum} must be at least 0 and below 1")
+        check(self)
+        if self.momentum >= 1:
+            raise BadValue(f"momentum = {self.momentum} must be below 1")
         if self.nesterov and not self.momentum:
-            raise ProodError("nesterov needs a momentum above 0")
+            raise BadValue("nesterov needs a momentum above 0")
         if self.decay_from is not None and self.decay_from >= self.epochs:
-            raise ProodError(
+            raise BadValue(
                 f"decay_from = {self.decay_from:g} must lie before the last epoch, {self.epochs:g}: "
                 f"change both, for instance train.decay_from={self.epochs / 2:g}"
             )

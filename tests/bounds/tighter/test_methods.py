@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.bounds import Box, Budget, NegativeLinear, NoLinearRule, upper_bound
+from prood.bounds import Box, Budget, NegativeLinear, upper_bound
+from prood.bounds.registry import NoLinearRule
 from prood.bounds.tighter.branching import Limits, Tree
 from prood.bounds.tighter.leaves import Leaf
 from prood.errors import ProodError

@@ -3,7 +3,7 @@
 from prood.evaluation.asymptotics.directions import KINDS, Fates, fates, random_directions
 from prood.evaluation.asymptotics.far import ALPHAS, CURVE, Far, far_away, mean_confidence
 from prood.evaluation.asymptotics.search import SCHEDULES, Found, Stage, adversarial_directions, objective_of
-from prood.evaluation.asymptotics.study import Asymptotics, guarded, scale_wise_maximum, study, study_run
+from prood.evaluation.asymptotics.study import Asymptotics, FarOptions, guarded, scale_wise_maximum, study, study_run
 from prood.evaluation.asymptotics.theorem import Condition, Theorem, check_theorem
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Asymptotics",
     "Condition",
     "Far",
+    "FarOptions",
     "Fates",
     "Found",
     "Stage",

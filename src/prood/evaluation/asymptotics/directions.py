@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import generator
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 from prood.evaluation.asymptotics.rays import UNIT, Ray, follow
 from prood.evaluation.asymptotics.theorem import guard_of, layers_of
 
@@ -53,9 +53,9 @@ class Fates:
 def random_directions(count: int, shape: tuple[int, ...], kind: str = "uniform", seed: int = 0) -> Tensor:
     """So many random directions for images of this shape; float32, the same for the same seed."""
     if kind not in KINDS:
-        raise ProodError(f"unknown kind of directions {kind!r}: choose one of {', '.join(KINDS)}")
+        raise UnknownName(f"unknown kind of directions {kind!r}: choose one of {', '.join(KINDS)}")
     if count < 1:
-        raise ProodError(f"at least one direction is needed, not {count}")
+        raise BadValue(f"at least one direction is needed, not {count}")
     random = generator(seed, 0, 0)
     if kind == "uniform":
         return torch.rand((count, *shape), generator=random) - 0.5
@@ -72,11 +72,11 @@ def fates(model: nn.Module, directions: Tensor, start: Tensor | None = None, *, 
     """
     layers = layers_of(model)
     if layers is None:
-        raise ProodError(f"cannot follow a {type(model).__name__} to infinity: it is no row of layers")
+        raise Unsupported(f"cannot follow a {type(model).__name__} to infinity: it is no row of layers")
     if directions.ndim < 2 or not len(directions) or not directions.isfinite().all():
-        raise ProodError("directions are a non-empty batch of finite numbers")
+        raise BadValue("directions are a non-empty batch of finite numbers")
     if (directions == 0).flatten(1).all(1).any():
-        raise ProodError("a direction is zero: it leads nowhere")
+        raise BadValue("a direction is zero: it leads nowhere")
     origin = torch.zeros_like(directions[:1]) if start is None else start
     starts = origin.expand_as(directions)
     parts = list(_parts(layers, guard_of(model), directions, starts, rows))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import ImageSet, generator
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.evaluation.metrics import auc
 from prood.models import Discriminator, Score, score_of
 
@@ -52,18 +52,17 @@ def far_away(
     """
     score = model if isinstance(model, Score) else score_of(model)
     images, directions = _trajectories(score, outside, alphas, trajectories, seed, device)
-    here = torch.cat([score(part).double() for part in _parts(inside, device)]).cpu()
-    classifies = score.logits(images[:1]) is not None
-    aucs, confidences, classes = [], [], None
-    for alpha in alphas:
-        points = images + alpha * directions
-        aucs.append(auc(here, score(points).double().cpu()))
-        if classifies:
-            logits: Tensor = score.model(points)
-            classes = logits.shape[1]
-            confidences.append(logits.double().softmax(1).amax(1).mean().item())
-    confidence = tuple(confidences) if classifies else None
-    return Far(tuple(map(float, alphas)), len(images), tuple(aucs), confidence, classes)
+    rows = torch.split(torch.arange(len(inside)), 250)
+    here = torch.cat([score(inside.floats(part).to(device)).double() for part in rows]).cpu()
+    classes = None if score.logits(images[:1]) is None else score.model(images[:1]).shape[1]
+    places = [images + alpha * directions for alpha in alphas]
+    return Far(
+        tuple(map(float, alphas)),
+        len(images),
+        tuple(auc(here, score(points).double().cpu()) for points in places),
+        tuple(confidence(score.model, points).mean().item() for points in places) if classes else None,
+        classes,
+    )
 
 
 @torch.no_grad()
@@ -90,21 +89,12 @@ def confidence(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def _trajectories(
-    score: Score,
-    outside: ImageSet,
-    alphas: Sequence[float],
-    trajectories: int,
-    seed: int,
-    device: str | torch.device,
+    score: Score, outside: ImageSet, alphas: Sequence[float], count: int, seed: int, device: str | torch.device
 ) -> tuple[Tensor, Tensor]:
     """Where they start, and a direction for each."""
-    if not alphas or trajectories < 1:
-        raise ProodError("at least one distance and one trajectory are needed to see what is far away")
+    if not alphas or count < 1:
+        raise BadValue("at least one distance and one trajectory are needed to see what is far away")
     score.model.to(device).eval()
-    chosen = outside.subset(trajectories, seed)
+    chosen = outside.subset(count, seed)
     images = chosen.floats(range(len(chosen))).to(device)
     return images, (torch.rand(images.shape, generator=generator(seed, 0, 0)) - 0.5).to(device)
-
-
-def _parts(images: ImageSet, device: str | torch.device) -> list[Tensor]:
-    return [images.floats(rows).to(device) for rows in torch.split(torch.arange(len(images)), 250)]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds import BlockedLinear, NegativeLinear, Normalise, Residual
-from prood.errors import ProodError
+from prood.errors import Unsupported
 
 UNIT = 2.0**-53
 """The unit roundoff of float64, in which rays are followed."""
@@ -103,7 +103,7 @@ def follow(layer: nn.Module, ray: Ray) -> Ray:
     """The rays behind a layer or a network of layers that `refusal` has nothing against."""
     reason = refusal(layer)
     if reason:
-        raise ProodError(f"cannot follow a network to infinity: {reason}")
+        raise Unsupported(f"cannot follow a network to infinity: {reason}")
     rule = next(_RULES[cls] for cls in type(layer).__mro__ if cls in _RULES and cls.forward is type(layer).forward)
     return rule(layer, ray)
 

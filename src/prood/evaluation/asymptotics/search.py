@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import BadValue, Diverged
 from prood.evaluation.asymptotics.directions import random_directions
 from prood.models import ProoD, score_of
 
@@ -68,7 +68,7 @@ def adversarial_directions(
     and where all have, a stage ends early.
     """
     if not schedule:
-        raise ProodError("a search for directions needs at least one stage")
+        raise BadValue("a search for directions needs at least one stage")
     if isinstance(model, nn.Module):
         model.to(device).eval()
     objective = objective_of(model) if isinstance(model, nn.Module) else model
@@ -120,5 +120,5 @@ def _ascent(objective: Objective, points: Tensor) -> tuple[Tensor, Tensor]:
         values = objective(points)
         (gradients,) = torch.autograd.grad(values.sum(), points)
     if values.isnan().any():
-        raise ProodError("a value far away is not a number: the model overflows there")
+        raise Diverged("a value far away is not a number: the model overflows there")
     return values.detach().double(), gradients.nan_to_num(0.0, 0.0, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,25 @@ from torch import Tensor, nn
 
 from prood import data, processes
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch, UnknownName, Unsupported
 from prood.evaluation.asymptotics.directions import KINDS, fates, random_directions
 from prood.evaluation.asymptotics.far import CURVE, confidence, far_away, mean_confidence
 from prood.evaluation.asymptotics.search import FAR, SCHEDULES, Stage, adversarial_directions
 from prood.evaluation.asymptotics.theorem import Theorem, check_theorem, layers_of
 from prood.models import Discriminator, ProoD, load
 
-ADVERSARIAL = 100
-"""Directions that are searched for, as many as in the paper."""
+
+@dataclass(frozen=True)
+class FarOptions:
+    """How thoroughly one looks: random `directions` of each kind, those that an adversary searches for by a `schedule`
+    (as many as in the paper), and the distances of the curves."""
+
+    directions: int = 1000
+    adversarial: int = 100
+    schedule: tuple[Stage, ...] = FAR
+    alphas: Sequence[float] = CURVE
+    seed: int = 0
+    device: str | torch.device = "cpu"
 
 
 @dataclass(frozen=True)
@@ -52,33 +62,36 @@ def study(
     outside: ImageSet,
     *,
     inside: ImageSet | None = None,
-    directions: int = 1000,
-    adversarial: int = ADVERSARIAL,
-    schedule: tuple[Stage, ...] = FAR,
-    alphas: Sequence[float] = CURVE,
-    seed: int = 0,
-    device: str | torch.device = "cpu",
+    options: FarOptions | None = None,
+    **more: Any,
 ) -> Asymptotics:
-    """Check the theorem, follow random directions to infinity, and search for directions that stay."""
-    model.to(device).eval()
+    """Check the theorem, follow random directions to infinity, and search for directions that stay.
+
+    `more` are fields of the `options`.
+    """
+    how = replace(options or FarOptions(), **more)
+    model.to(how.device).eval()
     follows = isinstance(model, Discriminator | ProoD) and layers_of(model) is not None
     random = {}
     for kind in KINDS if follows else ():
-        drawn = random_directions(directions, outside.shape, kind, seed).to(device)
+        drawn = random_directions(how.directions, outside.shape, kind, how.seed).to(how.device)
         random[kind] = fates(model, drawn).summary()
-    found = adversarial_directions(model, outside.shape, count=adversarial, schedule=schedule, seed=seed, device=device)
-    there = found.directions.to(device)
-    about: dict[str, Any] = {"directions": adversarial, "steps": found.steps, "flat": int(found.flat.sum())}
-    options: dict[str, Any] = {"alphas": alphas, "seed": seed, "device": device}
+    search: dict[str, Any] = {"count": how.adversarial, "schedule": how.schedule}
+    curves: dict[str, Any] = {"alphas": how.alphas}
+    for each in (search, curves):
+        each |= {"seed": how.seed, "device": how.device}
+    found = adversarial_directions(model, outside.shape, **search)
+    there = found.directions.to(how.device)
+    about: dict[str, Any] = {"directions": how.adversarial, "steps": found.steps, "flat": int(found.flat.sum())}
     return Asymptotics(
         theorem=check_theorem(model),
         random=random,
         adversarial=about | (fates(model, there).summary() if follows else {}),
         outside=outside.name,
-        alphas=tuple(map(float, alphas)),
-        mean=mean_confidence(model, outside, **options),
-        maximum=scale_wise_maximum(model, there, alphas),
-        auc=None if inside is None else far_away(model, inside, outside, **options).auc,
+        alphas=tuple(map(float, how.alphas)),
+        mean=mean_confidence(model, outside, **curves),
+        maximum=scale_wise_maximum(model, there, how.alphas),
+        auc=None if inside is None else far_away(model, inside, outside, **curves).auc,
     )
 
 
@@ -101,11 +114,11 @@ def study_run(
     guard: float | None = None,
     search: str = "far",
     device: str | None = None,
-    **options: Any,
+    **more: Any,
 ) -> Asymptotics:
     """The same for a model and image sets by name; `guard` is another one than the model's own, 0 for none."""
     if search not in SCHEDULES:
-        raise ProodError(f"unknown search {search!r}: choose one of {', '.join(SCHEDULES)}")
+        raise UnknownName(f"unknown search {search!r}: choose one of {', '.join(SCHEDULES)}")
     target = processes.device(device)
     model, _ = load(path, device=target)
     if guard is not None:
@@ -113,11 +126,11 @@ def study_run(
     known = None if inside is None else data.load(inside, split="test")
     shape = _shape(model) if known is None else known.shape
     if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
-        raise ProodError(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")
+        raise Mismatch(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")
     others = data.load(outside, shape=shape, split="test")
     if others.shape != shape:
-        raise ProodError(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
-    return study(model, others, inside=known, schedule=SCHEDULES[search], device=target, **options)
+        raise Mismatch(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
+    return study(model, others, inside=known, schedule=SCHEDULES[search], device=target, **more)
 
 
 def guarded(model: nn.Module, weight: float = 1.0) -> nn.Module:
@@ -129,11 +142,11 @@ def guarded(model: nn.Module, weight: float = 1.0) -> nn.Module:
         return made
     if isinstance(model, Discriminator):
         return model.guarded(weight)
-    raise ProodError("only a discriminator, or a joint model, has a guard: leave --guard out")
+    raise Unsupported("only a discriminator, or a joint model, has a guard: leave --guard out")
 
 
 def _shape(model: nn.Module) -> tuple[int, int, int]:
     g = model.discriminator if isinstance(model, ProoD) else model
     if not isinstance(g, Discriminator):
-        raise ProodError("how large the images of a plain classifier are is not known: name some with --in")
+        raise BadValue("how large the images of a plain classifier are is not known: name some with --in")
     return g.image

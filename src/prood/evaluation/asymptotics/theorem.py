@@ -87,14 +87,14 @@ def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
 
 def _layers(layers: list[nn.Module]) -> Condition:
     """All of them piecewise linear: then there is a last affine piece on every ray (Lemma 1 of the paper)."""
-    found = next((reason for layer in layers[:-1] if (reason := refusal(layer))), "")
-    if not found:
-        for layer in layers:
-            wrong = [name for name, value in layer.state_dict().items() if not value.isfinite().all()]
-            if wrong:
-                found = f"{wrong[0]} of {type(layer).__name__} holds values that are not finite"
-                break
-    return Condition("layers", not found, found or f"all {len(layers)} are piecewise linear, with finite weights")
+    wrong = [reason for layer in layers[:-1] if (reason := refusal(layer))] or [
+        f"{name} of {type(layer).__name__} holds values that are not finite"
+        for layer in layers
+        for name, value in layer.state_dict().items()
+        if not value.isfinite().all()
+    ]
+    reason = wrong[0] if wrong else f"all {len(layers)} are piecewise linear, with finite weights"
+    return Condition("layers", not wrong, reason)
 
 
 def _activation(layers: list[nn.Module]) -> Condition:

@@ -13,7 +13,8 @@ from prood import processes
 from prood.errors import ProodError
 from prood.evaluation import evaluate
 from prood.evaluation.words import set_name
-from prood.models import MODEL_FILE, SIZES, fingerprint, load
+from prood.models import MODEL_FILE, fingerprint, load
+from prood.models.discriminators import SIZES
 from prood.report.results import markdown_table
 from prood.reproduce.experiment import Content, Experiment
 from prood.reproduce.lab import Lab

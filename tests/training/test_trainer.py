@@ -14,10 +14,9 @@ from torch import nn
 
 from prood import data
 from prood.errors import ProodError
-from prood.methods import base
+from prood.methods import METHODS, base
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
-from prood.training import Recipe, Run, combine, held_back, load_recipe, methods, train
-from prood.training.recipe import METHODS
+from prood.training import Recipe, Run, combine, held_back, load_recipe, train, trainer
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +143,7 @@ def test_the_seed_decides_the_first_weights(recipe: Recipe, tmp_path: Path) -> N
 
 def test_a_finished_run_is_returned_as_it_is(runs: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Run(runs / "plain").model.read_bytes()
-    monkeypatch.setattr(methods, "fit", lambda *_, **__: pytest.fail("it trained again"))
+    monkeypatch.setattr(trainer, "fit", lambda *_, **__: pytest.fail("it trained again"))
     model = fit("plain", recipe, runs / "plain", resume=True)
     assert torch.equal(model[1].weight, load(runs / "plain")[0][1].weight)  # type: ignore[index]
     assert Run(runs / "plain").model.read_bytes() == before
@@ -225,13 +224,13 @@ def rows(images: data.Images) -> set[bytes]:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[data.Images]:
     """The sets that training is given."""
     found: list[data.Images] = []
-    batches = methods.Batches
+    batches = trainer.Batches
 
-    def spy(inside: Any, outside: Any, **options: Any) -> Any:
+    def spy(inside: Any, outside: Any, *rest: Any, **options: Any) -> Any:
         found[:] = [images for images in (inside, outside) if images is not None]
-        return batches(inside, outside, **options)
+        return batches(inside, outside, *rest, **options)
 
-    monkeypatch.setattr(methods, "Batches", spy)
+    monkeypatch.setattr(trainer, "Batches", spy)
     return found
 
 

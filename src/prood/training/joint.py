@@ -1,0 +1,71 @@
+"""Joint models: a discriminator from its run, held fixed, and a classifier from another, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prood.errors import BadValue, Mismatch, first_line
+from prood.methods import Method
+from prood.models import Discriminator, Metadata, ProoD, load, save
+from prood.training.run import Run
+
+
+def combine(
+    classifier: Path | str, discriminator: Path | str, run: Path | str, *, shift: float, resume: bool = False
+) -> ProoD:
+    """ProoD-S (Algorithm 2): a classifier and a discriminator that were trained apart, as one joint model."""
+    f, about_f = load(classifier)
+    if isinstance(f, Discriminator | ProoD):
+        raise Mismatch(f"{classifier} holds a {type(f).__name__}: give a plain classifier to combine")
+    g, about_g = _discriminator(discriminator)
+    model = ProoD(f, g, shift).eval()
+    shape = g.image
+    try:
+        with torch.no_grad():
+            model(torch.full((1, *shape), 0.5))
+    except (RuntimeError, ValueError) as error:
+        fault = f"{classifier} does not take the images of {discriminator}, of shape {shape}"
+        raise Mismatch(f"{fault}: {first_line(error)}") from None
+    resolved: dict[str, Any] = {
+        "method": "combine",
+        "classifier_run": str(classifier),
+        "discriminator_run": str(discriminator),
+        "shift": shift,
+        "evaluate": evaluate_of_parts(about_f, about_g),
+    }
+    folder = Run(run)
+    folder.open(resolved, resume=resume, at_once=True)
+    facts: dict[str, Any] = {"classes": about_f.classes, "eps": about_g.eps, "inside": about_f.inside}
+    save(model, folder.model, recipe=resolved, data=about_f.data | about_g.data, **facts)
+    return model
+
+
+def evaluate_of_parts(classifier: Metadata, discriminator: Metadata) -> dict[str, Any]:
+    """[evaluate] of a joint model: the classifier's, but for the method, as it is g that is certified."""
+    tables = [(about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator)]
+    rest = {key: value for key, value in tables[0].items() if key != "method"}
+    return rest | ({"method": tables[1]["method"]} if "method" in tables[1] else {})
+
+
+def frozen_discriminator(
+    method: Method, path: Path | str | None, shift: float | None, device: torch.device
+) -> tuple[Discriminator | None, dict[str, Any]]:
+    """The discriminator of a joint model, and what its file says of its radius and data; None for other methods."""
+    if method.kind != "joint":
+        if path is not None or shift is not None:
+            raise BadValue(f"--discriminator and --shift belong to 'prood train prood', not to {method.name}")
+        return None, {}
+    if path is None:
+        raise BadValue("semi-joint training needs a trained discriminator: give one with --discriminator RUN")
+    model, about = _discriminator(path, device)
+    return model.requires_grad_(False), {"eps": about.eps, "data": about.data}
+
+
+def _discriminator(path: Path | str, device: str | torch.device = "cpu") -> tuple[Discriminator, Metadata]:
+    model, about = load(path, device=device)
+    if not isinstance(model, Discriminator):
+        raise Mismatch(f"{path} holds no discriminator: train one with 'prood train discriminator'")
+    return model, about
