@@ -13,7 +13,6 @@ from prood import data
 from prood.detector import Detector
 from prood.models import ProoD, discriminator, open_classifier
 from prood.serve import About, Options, create_app
-from prood.serve.work import curves
 
 CLOSE = 1e-6  # another batch rounds otherwise
 
@@ -101,7 +100,7 @@ def test_radii_in_the_address_and_the_default_one(client, files):
 
 def test_a_curve_takes_over_what_is_proven_of_larger_balls():
     bounds = np.array([[0.3, 0.9, 0.2], [0.1, 0.2, 0.3]])
-    np.testing.assert_array_equal(curves(bounds, [0.1, 0.3, 0.2]), [[0.2, 0.9, 0.2], [0.1, 0.2, 0.2]])
+    np.testing.assert_array_equal(Detector.nested(bounds, [0.1, 0.3, 0.2]), [[0.2, 0.9, 0.2], [0.1, 0.2, 0.2]])
 
 
 def test_an_attack_stays_below_the_certificate_and_finds_something(client, detector, files, images):
@@ -183,8 +182,8 @@ def test_an_attack_above_its_certificate_is_no_answer(client, files, tmp_path, m
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert client.picture("/v1/attack?eps=0.1&steps=5", files[0]).status_code == 200
     assert not list(tmp_path.iterdir())
-    true = ProoD.upper_bound
-    monkeypatch.setattr(ProoD, "upper_bound", lambda *given, **options: true(*given, **options) * 0 + 0.125)
+    true = Detector.upper_bound
+    monkeypatch.setattr(Detector, "upper_bound", lambda *given, **options: true(*given, **options) * 0 + 0.125)
     answered = client.picture("/v1/attack?eps=0.1&steps=5", files[0])
     assert answered.status_code == 500
     assert answered.json() == {"error": "the service failed: its log says why"}
