@@ -9,7 +9,7 @@ from typing import Any
 
 from prood.data import Augment
 from prood.methods import METHODS
-from prood.methods.option import meanings
+from prood.methods.declaring import meanings
 from prood.training import TrainOptions, keys
 from prood.training.recipe import DataTable, EvaluateTable
 

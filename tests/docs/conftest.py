@@ -100,12 +100,13 @@ def place(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     torch.manual_seed(0)
     yield tmp_path
     for table in (registry._RULES, architectures._BUILDERS, METHODS):  # and not what a module of ours has registered
-        for key in [key for key, value in table.items() if _is_of_a_page(value)]:
+        for key in [key for key, value in table.items() if _is_of_a_page(value, tmp_path)]:
             del table[key]
 
 
-def _is_of_a_page(value: object) -> bool:
-    return "page" in (getattr(value, "__module__", None), type(value).__module__)
+def _is_of_a_page(value: object, place: Path) -> bool:
+    modules = (str(getattr(value, "__module__", "")), type(value).__module__)
+    return "page" in modules or any(module.startswith(str(place)) for module in modules)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from prood.data import Augment
 from prood.methods import METHODS
-from prood.methods.option import meanings
+from prood.methods.declaring import meanings
 from prood.training import TrainOptions, explain_recipe, keys, load_recipe, recipe_names
 from prood.training.recipe import DataTable, EvaluateTable, parse
 

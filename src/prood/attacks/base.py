@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
-from prood.attacks.search import ROWS, Search, check
+from prood.attacks.search import Course, Search, check
 from prood.models import Score
 
 TOLERANCE = 1e-3
@@ -57,15 +57,14 @@ class Attack(ABC):
         tolerance: float = TOLERANCE,
         seed: int = 0,
         numbers: Sequence[int] | Tensor | None = None,
-        rows: int = ROWS,
-        watch: Callable[[int], None] | None = None,
+        **course: Unpack[Course],
     ) -> Outcome:
         """The search for an image ends where its score reaches `goal`, a number for each image or one for all.
 
         Without a goal it is the certified bound less `tolerance`: nothing is left to find there (certified stopping).
         `goal=math.inf` never stops early. `numbers` name the images (0, 1, … by default): with the same seed and number
-        an image sees the same random draws in any batch. `rows` limits how many points are scored at once. `watch` is
-        told from time to time how many passes were made, of at most `passes` for each image.
+        an image sees the same random draws in any batch. `rows` limits how many points are scored at once, and `watch`
+        is told from time to time how many passes were made, of at most `passes` for each image.
         """
         check(images, eps)
         if goal is None:
@@ -73,7 +72,7 @@ class Attack(ABC):
                 goal = score.upper_bound(images, eps) - tolerance
         goals = torch.as_tensor(goal, dtype=torch.float64)
         goals = goals if goals.ndim else goals.expand(len(images))
-        search = Search(score, images, eps, goal=goals, seed=seed, numbers=numbers, rows=rows, watch=watch)
+        search = Search(score, images, eps, goal=goals, seed=seed, numbers=numbers, **course)
         search.member = self.name
         if search.open.any():
             with torch.no_grad():

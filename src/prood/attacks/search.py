@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -17,6 +18,16 @@ PATIENCE = 64
 """On a GPU it is looked only every so many calls whether all scores were numbers: to look means to wait for it."""
 ROWS = 512
 """Points that are scored at once, so that memory does not grow with the number of images and restarts."""
+
+
+class Course(TypedDict, total=False):
+    """How a search runs, not what it looks for.
+
+    `rows` limits how many points are scored at once. `watch` is told from time to time how many passes were made.
+    """
+
+    rows: int
+    watch: Callable[[int], None] | None
 
 
 class Search:
@@ -35,12 +46,12 @@ class Search:
         goal: Tensor,
         seed: int = 0,
         numbers: Sequence[int] | Tensor | None = None,
-        rows: int = ROWS,
-        watch: Callable[[int], None] | None = None,
+        **course: Unpack[Course],
     ) -> None:
         check(images, eps)
-        self.score, self.images, self.eps, self.seed, self.rows = score, images.detach(), float(eps), seed, rows
-        self._passes = Passes(score, rows)
+        self.score, self.images, self.eps, self.seed = score, images.detach(), float(eps), seed
+        self.rows, self.watch = course.get("rows", ROWS), course.get("watch")
+        self._passes = Passes(score, self.rows)
         self.low, self.high = ball(self.images, self.eps)
         counted = range(len(images)) if numbers is None else numbers
         self.numbers = torch.as_tensor(counted, dtype=torch.int64, device=images.device)
@@ -50,7 +61,6 @@ class Search:
         if self.goal.isnan().any():
             raise Diverged("a goal is not a number: the bound of a model that has diverged is none")
         self.forward = self.backward = 0  # passes of single images
-        self.watch = watch
         self._broken, self._unchecked = torch.zeros((), dtype=torch.bool, device=images.device), 0
         self.patience = PATIENCE if images.is_cuda else 1
         self._members = ["clean"]

@@ -5,7 +5,7 @@ Knows nothing of out-of-distribution detection: boxes in, bounds out.
 
 from typing import TYPE_CHECKING, Any
 
-from prood.bounds import activations, affine, certificate, composite, registry  # noqa: F401 – the rules register themselves
+from prood.bounds import activations, affine, certificate, channelwise, composite, registry  # noqa: F401 – the rules register themselves
 from prood.bounds.balls import Norm
 from prood.bounds.box import Box
 from prood.bounds.certificate import Budget, Method, concretise, upper_bound

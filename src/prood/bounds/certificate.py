@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Unpack, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +12,13 @@ from torch import Tensor, nn
 from prood.bounds.balls import Ball, Norm
 from prood.bounds.box import Box
 from prood.bounds.concrete import concretise, finish, maximum, scalar
+from prood.bounds.options import Arithmetic, Method, Options, Way
 from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
 from prood.bounds.rounding import check_deployed, strict
 from prood.bounds.tighter import Budget, in_ball, tighten
 from prood.errors import BadValue, UnknownName
 
 __all__ = ["Arithmetic", "Budget", "Method", "concretise", "crown_ibp", "maximum", "upper_bound"]
-
-Method = Literal["best", "crown-ibp", "ibp", "alpha-crown", "crown", "bab", "auto"]
-Arithmetic = Literal["sound", "plain"]
 
 _TIGHTER = ("alpha-crown", "crown", "bab", "auto")
 
@@ -30,16 +28,16 @@ def upper_bound(
     images: Tensor,
     eps: float | Tensor,
     *,
-    method: Method = "best",
-    arithmetic: Arithmetic = "sound",
-    norm: Norm = "linf",
     clip: tuple[float, float] | None = (0.0, 1.0),
     threshold: float | Tensor | None = None,
-    budget: Budget | None = None,
+    **options: Unpack[Options],
 ) -> Tensor:
     """b with network(u) ≤ b for every u with ‖u − x‖ ≤ eps inside `clip`, per image; shape (N,).
 
-    `network` maps a batch to one number per image, shape (N, 1). "ibp" passes a box forwards (Eq. 6);
+    `network` maps a batch to one number per image, shape (N, 1). Options are the `method` (by default "best"), the
+    `arithmetic` ("sound" or "plain"), the `norm` ("linf", "l2" or "l1") and the `budget` of the tighter methods.
+
+    "ibp" passes a box forwards (Eq. 6);
     "crown-ibp" takes those boxes as pre-activation bounds and passes one linear relaxation backwards; "best" is
     the smaller of the two, or the interval bound alone where a layer has no linear rule. Behind it, each at most the
     one before, with what `budget` allows and without gradients: "alpha-crown" optimises the lower slopes, "crown" also
@@ -55,20 +53,20 @@ def upper_bound(
     (docs/soundness.md), and has no gradient. "plain" is the arithmetic of the tensors: rounding errors are not
     accounted for, except that the bound is never below the network's own value at the image.
     """
-    check_options(eps, method=method, arithmetic=arithmetic, norm=norm)
-    if method in _TIGHTER:  # its search differentiates, whatever mode the caller is in
+    way = Way(**options)
+    check_options(eps, method=way.method, arithmetic=way.arithmetic, norm=way.norm)
+    if way.method in _TIGHTER:  # its search differentiates, whatever mode the caller is in
         with torch.inference_mode(False), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
-            budget = budget or Budget()
-            return _tighter_bound(network, images.clone(), eps, method, arithmetic, norm, clip, threshold, budget)
-    if arithmetic == "sound":
+            return _tighter_bound(network, images.clone(), eps, way, clip, threshold)
+    if way.arithmetic == "sound":
         check_deployed(network, images)
         with strict(images.device), torch.no_grad():
-            box = _region(images, eps, norm, clip, sound=True)
-            if method != "ibp":
+            box = _region(images, eps, way.norm, clip, sound=True)
+            if way.method != "ibp":
                 # In float64, where our own rounding does not count: there is more of it in linear bounds.
                 network, box = copy.deepcopy(network).double(), box.double()
-            return _down(_bound(network, box, method, budget))
-    return _bound(network, _region(images, eps, norm, clip, sound=False), method, budget)
+            return _down(_bound(network, box, way.method, way.budget))
+    return _bound(network, _region(images, eps, way.norm, clip, sound=False), way.method, way.budget)
 
 
 def check_options(
@@ -100,15 +98,13 @@ def _tighter_bound(
     network: nn.Module,
     images: Tensor,
     eps: float | Tensor,
-    method: Method,
-    arithmetic: Arithmetic,
-    norm: Norm,
+    way: Way,
     clip: tuple[float, float] | None,
     threshold: float | Tensor | None,
-    budget: Budget,
 ) -> Tensor:
-    box = _region(images, eps, norm, clip, sound=arithmetic == "sound")
-    if arithmetic == "sound":
+    method, budget = way.method, way.budget or Budget()
+    box = _region(images, eps, way.norm, clip, sound=way.arithmetic == "sound")
+    if way.arithmetic == "sound":
         check_deployed(network, images)
         with strict(images.device):
             proof, box = copy.deepcopy(network).double(), box.double()

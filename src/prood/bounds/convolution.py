@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -111,41 +111,49 @@ class _Replaced(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _conv2d(
-    device: str,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor | None:
-    if isinstance(padding, str) or not _is_plain(device, input, weight, bias, dilation, groups):
+class _Conv2d(NamedTuple):
+    """What `F.conv2d` is called with."""
+
+    input: Tensor
+    weight: Tensor
+    bias: Tensor | None = None
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
+
+
+def _conv2d(device: str, *args: Any, **kwargs: Any) -> Tensor | None:
+    x, weight, bias, stride, padding, dilation, groups = _Conv2d(*args, **kwargs)
+    if isinstance(padding, str) or not _is_plain(device, x, weight, bias, dilation, groups):
         return None
     steps, pads = _pair(stride), _pair(padding)
-    if input.shape[1] != weight.shape[1] or not _fits(input, (weight.shape[2], weight.shape[3]), pads):
+    if x.shape[1] != weight.shape[1] or not _fits(x, (weight.shape[2], weight.shape[3]), pads):
         return None
-    return convolve(input, weight, bias, steps, pads)
+    return convolve(x, weight, bias, steps, pads)
 
 
-def _conv_transpose2d(
-    device: str,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor | None:
-    if not _is_plain(device, input, weight, bias, dilation, groups) or input.shape[1] != weight.shape[0]:
+class _ConvTranspose2d(NamedTuple):
+    """What `F.conv_transpose2d` is called with."""
+
+    input: Tensor
+    weight: Tensor
+    bias: Tensor | None = None
+    stride: Any = 1
+    padding: Any = 0
+    output_padding: Any = 0
+    groups: int = 1
+    dilation: Any = 1
+
+
+def _conv_transpose2d(device: str, *args: Any, **kwargs: Any) -> Tensor | None:
+    x, weight, bias, stride, padding, output_padding, groups, dilation = _ConvTranspose2d(*args, **kwargs)
+    if not _is_plain(device, x, weight, bias, dilation, groups) or x.shape[1] != weight.shape[0]:
         return None
     steps, rest = _pair(stride), _pair(output_padding)
     if any(more >= step for more, step in zip(rest, steps, strict=True)):
         return None
-    return convolve_transposed(input, weight, bias, steps, _pair(padding), rest)
+    return convolve_transposed(x, weight, bias, steps, _pair(padding), rest)
 
 
 def _unfold(

@@ -1,18 +1,31 @@
-"""The options of a bound, for what passes them on."""
+"""How a bound is found: the words and the options, for what passes them on."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 from prood.bounds.balls import Norm
-from prood.bounds.certificate import Arithmetic, Method
 from prood.bounds.tighter import Budget
+
+Method = Literal["best", "crown-ibp", "ibp", "alpha-crown", "crown", "bab", "auto"]
+Arithmetic = Literal["sound", "plain"]
 
 
 class Options(TypedDict, total=False):
-    """How `upper_bound` works: see there."""
+    """What `upper_bound` takes by keyword: see there."""
 
     method: Method
     arithmetic: Arithmetic
     norm: Norm
-    budget: Budget
+    budget: Budget | None
+
+
+@dataclass(frozen=True)
+class Way:
+    """The same with everything that was left out."""
+
+    method: Method = "best"
+    arithmetic: Arithmetic = "sound"
+    norm: Norm = "linf"
+    budget: Budget | None = None

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from prood.cli.train import Modules
+
 
 def evaluate(
     runs: Annotated[
@@ -47,6 +49,7 @@ def evaluate(
         bool, typer.Option("--compile", help="Compile the passes of attacks, half a minute at first (for GPUs).")
     ] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
+    module: Modules = None,
 ) -> None:
     """Score, certify and attack: AUC, GAUC, AAUC and the false positive rates, into each run's results.json.
 
@@ -57,8 +60,10 @@ def evaluate(
     from prood import processes
     from prood.cli.console import console
     from prood.evaluation import evaluate_run, parse_radii
+    from prood.methods.modules import load_modules
     from prood.report import results_table
 
+    load_modules(module or ())
     shown = console()
     names = [name for part in outside or [] for name in part.split(",") if name]
     radii = None if eps is None else parse_radii(eps)

@@ -29,7 +29,9 @@ class ListsMethods(TyperCommand):
     @staticmethod
     def more() -> str:
         from prood.methods import METHODS
+        from prood.methods.declaring import load_installed
 
+        load_installed()
         return "\n\n".join(f"{name}: {kind.summary}." for name, kind in METHODS.items())
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -1,8 +1,7 @@
 """Methods to detect, one file each, declared once by its class: command line, recipes and tables derive from that."""
 
-from prood.methods.base import Batch, Logs, Method, Objective, Step, interlace, ramp, separate
-from prood.methods.option import option
-from prood.methods.registry import METHODS, method, register
+from prood.methods.base import Batch, Logs, Loss, Method, Objective, Step, interlace, ramp, separate
+from prood.methods.declaring import METHODS, method, option, register
 
 # In the order in which they are listed.
 # isort: off
@@ -27,6 +26,7 @@ __all__ = [
     "Batch",
     "CertifiedDiscriminator",
     "Logs",
+    "Loss",
     "Method",
     "Objective",
     "OutlierExposure",

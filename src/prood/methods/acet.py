@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.methods.attack import Adversarial
-from prood.methods.base import Batch, Logs, Step, interlace, separate
-from prood.methods.option import option
+from prood.methods.base import Batch, Loss, Step, interlace, separate
+from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
-from prood.methods.registry import register
 
 
 @register
@@ -30,7 +29,7 @@ class ACET(Adversarial):
 
     weight: float = option(1.0, "of the out-distribution's loss")
 
-    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         eps = self.radius(step)
         attacked = self.attack(model, batch_out, eps, lambda images: log_confidence(model(images)))

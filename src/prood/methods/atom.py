@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from prood.data import Images
 from prood.errors import ProodError
 from prood.methods.attack import Adversarial, deployed
-from prood.methods.base import Batch, Logs, Step
-from prood.methods.option import option
+from prood.methods.base import Batch, Loss, Step
+from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
-from prood.methods.registry import register
 from prood.models.architectures import Spec
 from prood.models.extra_class import ExtraClass, NotExtra, not_last, with_extra_class
 
@@ -50,7 +48,7 @@ class ATOM(Adversarial):
         if self.quantile + self.mined > 1:
             raise ProodError(f"quantile = {self.quantile} and mined = {self.mined} are together more than all outliers")
 
-    def __call__(self, model: ExtraClass, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+    def __call__(self, model: ExtraClass, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         eps = self.radius(step)
         mined = self.mine(model, batch_out)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.methods.base import Batch, Objective, Step, ramp
-from prood.methods.option import option
+from prood.methods.declaring import option
 
 
 def climb(height: Callable[[Tensor], Tensor], batch: Batch, eps: Tensor, *, steps: int, step_size: float) -> Tensor:

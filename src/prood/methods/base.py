@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import Images
-from prood.methods.option import check
+from prood.methods.declaring import check
 from prood.models import Confidence, Score, build
 from prood.models.architectures import Spec
 
@@ -38,7 +38,7 @@ class Step:
 
 
 Logs = dict[str, Tensor]
-
+Loss = tuple[Tensor, Logs]
 
 Kind = Literal["classifier", "discriminator", "joint"]
 """What a method makes: a classifier (or a model around one), a bare discriminator, or a joint model of the two."""
@@ -83,7 +83,7 @@ class Method:
 class Objective(Method):
     """A method that is trained: frozen options and a loss. The loop around it is written once."""
 
-    def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+    def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         raise TypeError(f"{type(self).__name__} does not define the loss")
 
     def diagnose(self, logs: dict[str, float]) -> str | None:

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from prood import processes
 from prood.data import Images
-from prood.errors import ProodError
-from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.methods.option import option
-from prood.methods.plain import accuracy
-from prood.methods.registry import register
-from prood.models import build, fuse
+from prood.errors import BadValue
+from prood.methods.base import Batch, Loss, Objective, Step, interlace, separate
+from prood.methods.declaring import option, register
+from prood.methods.prood import joint_losses
+from prood.models import build
 from prood.models.architectures import Spec
 from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
 from prood.models.mixtures import GAP, Mixture, MixtureRatio
@@ -52,7 +50,7 @@ class CCU(Objective):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.fit_images < self.components:
-            raise ProodError(f"components = {self.components} must be at most fit_images = {self.fit_images}")
+            raise BadValue(f"components = {self.components} must be at most fit_images = {self.fit_images}")
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         return MixtureClassifier(build(spec), MixtureRatio(math.prod(inside.shape), self.components))
@@ -65,33 +63,18 @@ class CCU(Objective):
         for value in model.ratio.state_dict().values():  # every process saw its own rows; all take the first one's
             value.copy_(processes.total(value * processes.is_main()))
 
-    def __call__(
-        self, model: MixtureClassifier, batch_in: Batch, batch_out: Batch | None, step: Step
-    ) -> tuple[Tensor, Logs]:
+    def __call__(self, model: MixtureClassifier, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         images = interlace(batch_in.images, batch_out.images)
         density_in, density_out = model.ratio.log_densities(images)
         g = density_in - density_out
-        logits = model.logits(images)
-        inside, outside = separate(fuse(logits.to(g.dtype), g))
-        # fuse() gives log(K·p): take log K off again.
-        log_k = math.log(inside.shape[1])
-        loss_in = F.nll_loss(inside - log_k, batch_in.targets)
-        loss_out = (log_k - outside).mean(1).mean()
+        loss_in, loss_out, logs = joint_losses(model.logits(images).to(g.dtype), g, batch_in)
         half_pi = 0.5 * math.log(2 * math.pi)  # of the density in the metric's coordinates, per dimension
         density = (torch.logaddexp(density_in, density_out) - math.log(2)) / images[0].numel() - half_pi
         unlikely_in, unlikely_out = (-part.mean() for part in separate(density))
         loss = loss_in + self.weight * loss_out + self.likelihood * (unlikely_in + self.weight * unlikely_out)
         g_in, g_out = separate(g)
-        logs = {
-            "loss_in": loss_in,
-            "loss_out": loss_out,
-            "unlikely_in": unlikely_in,
-            "unlikely_out": unlikely_out,
-            "g_in": g_in.mean(),
-            "g_out": g_out.mean(),
-            "accuracy": accuracy(inside, batch_in),
-        }
+        logs |= {"unlikely_in": unlikely_in, "unlikely_out": unlikely_out, "g_in": g_in.mean(), "g_out": g_out.mean()}
         return loss, logs
 
 

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 
 from prood.bounds import Box, concretise, interval, relax
 from prood.methods.attack import climb
-from prood.methods.base import Batch, Logs, Objective, Step, ramp
-from prood.methods.option import option
-from prood.methods.registry import register
+from prood.methods.base import Batch, Logs, Loss, Objective, Step, ramp
+from prood.methods.declaring import option, register
 from prood.models import Discriminator, InLogit
 
 
@@ -53,9 +52,7 @@ class CertifiedDiscriminator(Objective):
     def needs_noise(self) -> bool:
         return self.bound != "ibp"
 
-    def __call__(
-        self, model: Discriminator, batch_in: Batch, batch_out: Batch | None, step: Step
-    ) -> tuple[Tensor, Logs]:
+    def __call__(self, model: Discriminator, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         eps = self.eps * ramp(step, self.eps_ramp)
         forward = self._interval if self.bound == "ibp" else self._multi_task

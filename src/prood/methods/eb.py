@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import ProodError
-from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.methods.option import option
+from prood.methods.base import Batch, Loss, Objective, Step, interlace, separate
+from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
-from prood.methods.registry import register
 from prood.models import build
 from prood.models.architectures import Spec
 from prood.models.energy import Energy, EnergyClassifier
@@ -50,9 +49,7 @@ class EB(Objective):
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         return EnergyClassifier(build(spec))
 
-    def __call__(
-        self, model: EnergyClassifier, batch_in: Batch, batch_out: Batch | None, step: Step
-    ) -> tuple[Tensor, Logs]:
+    def __call__(self, model: EnergyClassifier, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         inside, outside = separate(widen(model(interlace(batch_in.images, batch_out.images))))
         energy_in, energy_out = model.energy(inside), model.energy(outside)

@@ -13,10 +13,9 @@ from prood.bounds import Box, interval
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import ProodError
-from prood.methods.base import Batch, Logs, Objective, Step, ramp
-from prood.methods.option import option
+from prood.methods.base import Batch, Loss, Objective, Step, ramp
+from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
-from prood.methods.registry import register
 from prood.models import build
 from prood.models.architectures import Spec
 from prood.models.certified import CertifiedClassifier, CertifiedConfidence
@@ -57,9 +56,7 @@ class GOOD(Objective):
             )
         return model
 
-    def __call__(
-        self, model: CertifiedClassifier, batch_in: Batch, batch_out: Batch | None, step: Step
-    ) -> tuple[Tensor, Logs]:
+    def __call__(self, model: CertifiedClassifier, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         count = len(batch_out.images)
         eps = self.eps * ramp(step, self.eps_ramp)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
-from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.methods.option import option
+from prood.methods.base import Batch, Loss, Objective, Step, interlace, separate
+from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
-from prood.methods.registry import register
 
 
 @register
@@ -27,7 +26,7 @@ class OutlierExposure(Objective):
 
     weight: float = option(1.0, "of the out-distribution's loss")
 
-    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         inside, outside = separate(model(interlace(batch_in.images, batch_out.images)))
         loss_in = F.cross_entropy(inside, batch_in.targets)

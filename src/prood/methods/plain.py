@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.methods.base import Batch, Logs, Objective, Step
-from prood.methods.registry import register
+from prood.methods.base import Batch, Loss, Objective, Step
+from prood.methods.declaring import register
 
 
 @register
@@ -21,7 +21,7 @@ class Plain(Objective):
     summary = "a classifier as usual"
     needs_outside = False
 
-    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         logits = model(batch_in.images)
         loss = F.cross_entropy(logits, batch_in.targets)
         return loss, {"accuracy": accuracy(logits, batch_in)}

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prood.methods.base import Batch, Logs, Objective, Step, interlace, separate
-from prood.methods.option import option
+from prood.methods.base import Batch, Logs, Loss, Objective, Step, interlace, separate
+from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
-from prood.methods.registry import register
 from prood.models import ProoD, fuse
 from prood.models.score import JointConfidence
 
@@ -34,15 +33,19 @@ class SemiJoint(Objective):
 
     weight: float = option(1.0, "of the out-distribution's loss")
 
-    def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+    def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         assert batch_out is not None
         images = interlace(batch_in.images, batch_out.images)
         with torch.no_grad():
             g = model.discriminator(images) + model.shift  # not `in_logit`, whose arithmetic is slower on GPUs
-        inside, outside = separate(fuse(model.logits(images).float(), g.float()))
-        # fuse() gives log(K·p): take log K off again, so that the losses are those of Eq. 8.
-        log_k = math.log(inside.shape[1])
-        loss_in = F.nll_loss(inside - log_k, batch_in.targets)
-        loss_out = (log_k - outside).mean(1).mean()
-        logs = {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}
+        loss_in, loss_out, logs = joint_losses(model.logits(images).float(), g.float(), batch_in)
         return loss_in + self.weight * loss_out, logs
+
+
+def joint_losses(logits: Tensor, g: Tensor, batch_in: Batch) -> tuple[Tensor, Tensor, Logs]:
+    """The two terms of Eq. 8 for interlaced logits and g: −log p(y|x) and −1/K Σ_l log p(l|z), averaged."""
+    inside, outside = separate(fuse(logits, g))
+    log_k = math.log(inside.shape[1])  # fuse() gives log(K·p): take log K off again
+    loss_in = F.nll_loss(inside - log_k, batch_in.targets)
+    loss_out = (log_k - outside).mean(1).mean()
+    return loss_in, loss_out, {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.methods.attack import Adversarial, deployed
-from prood.methods.base import Batch, Logs, Step, interlace, separate
-from prood.methods.option import option
+from prood.methods.base import Batch, Logs, Loss, Step, interlace, separate
+from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
-from prood.methods.registry import register
 
 
 @register
@@ -36,7 +35,7 @@ class Robust(Adversarial):
     loss: Literal["trades", "pgd"] = option("trades", "trades, or pgd (the cross-entropy of attacked images alone)")
     weight: float = option(6.0, "trades only: of the divergence between predictions for clean and attacked images")
 
-    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> tuple[Tensor, Logs]:
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         eps = self.radius(step)
         made = self._trades if self.loss == "trades" else self._pgd
         loss, logs = made(model, batch_in, eps)

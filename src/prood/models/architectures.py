@@ -48,7 +48,7 @@ def build(spec: Spec) -> nn.Module:
     if not isinstance(name, str) or name not in _BUILDERS:
         raise UnknownName(
             f"unknown architecture {name!r}: choose one of {', '.join(sorted(_BUILDERS))}, "
-            "or register it with @prood.models.architecture"
+            "or register it with @prood.models.architecture in a module that --module names"
         )
     try:
         return _BUILDERS[name](**arguments)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from prood.methods import METHODS
-from prood.methods.option import meanings
+from prood.methods.declaring import meanings
 from prood.training.options import TrainOptions
 from prood.training.recipe import DataTable, EvaluateTable, Recipe
 

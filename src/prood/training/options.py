@@ -10,7 +10,7 @@ from torch import nn
 
 from prood.bounds import NegativeLinear
 from prood.errors import BadValue
-from prood.methods.option import check, option
+from prood.methods.declaring import check, option
 from prood.models.mixtures import MixtureRatio
 
 MOST_EPOCHS = 10**9

@@ -15,8 +15,8 @@ from prood.data import Augment
 from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
+from prood.methods.declaring import check, load_installed, option, required
 from prood.methods.modules import load_modules
-from prood.methods.option import check, option, required
 from prood.training.options import TrainOptions
 from prood.training.tables import checked, only, only_usual, pick, sub, value_of
 
@@ -180,6 +180,7 @@ def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
 
 def parse(document: Mapping[str, Any], name: str, description: str = "") -> Recipe:
     """Check every table and key of a recipe's document."""
+    load_installed()
     only_usual(document)
     only(document, ("modules", "data", "augment", "networks", "train", "joint", "evaluate"), "a recipe")
     data, networks, train = (sub(document, key) for key in ("data", "networks", "train"))

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds.activations import ReLURule
-from prood.bounds.affine import AveragePoolRule, BatchNormRule, Conv2dRule, NormaliseRule, ReshapeRule, _is_tiling
+from prood.bounds.affine import AveragePoolRule, Conv2dRule, ReshapeRule, _is_tiling
 from prood.bounds.box import Box
+from prood.bounds.channelwise import BatchNormRule, NormaliseRule
 from prood.bounds.concrete import maximum
 from prood.bounds.registry import Affine, Plane, Slopes, rule_for
 from prood.bounds.rounding import positive_sum
