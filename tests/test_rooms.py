@@ -26,7 +26,7 @@ ALLOWED = {
     "training": {"methods", "models", "data", "bounds"},
     "attacks": {"models"},
     "evaluation": {"attacks", "bounds", "models", "data"},
-    "certification": {"pretrained", "models", "bounds", "data"},
+    "certification": {"pretrained", "models", "bounds", "data", "detector"},
     "detector": {"models", "bounds", "data"},
     "export": {"detector", "models", "bounds"},
     "serve": {"models", "bounds", "data", "attacks", "detector"},

@@ -14,8 +14,6 @@ LINES, MEDIAN, NAMES, PARAMETERS = 300, 120, 25, 7
 LONG_FILES: set[str] = set()
 MANY_NAMES: set[str] = set()
 MANY_PARAMETERS = {
-    "certification/certify.py:certify",
-    "certification/table.py:certify_images",
     "wrapping.py:wrap",
 }
 
