@@ -74,6 +74,7 @@ def evaluate(
     if options.store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             settle(options.store, asked)
+    processes.barrier()  # what one process has stored, all find in the folder from now on
     return Results(asked)
 
 
