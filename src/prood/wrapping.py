@@ -105,14 +105,13 @@ def _write(
 ) -> None:
     """The calibration first: with the model's file the run is complete."""
     save_calibration(detector, folder.folder)
-    found = detector.calibration
     save(
         detector.model,
         folder.model,
         classes=None if names is None else list(names),
         eps=about.eps,
         threshold=detector.threshold,
-        tpr=None if found is None else found.tpr,
+        tpr=detector.tpr,
         recipe=resolved,
         inside=about.inside,
         data=about.data,
@@ -124,7 +123,7 @@ def _loaded_again(detector: Detector, folder: Run) -> Detector:
     again = Detector.load(folder.folder, device=detector.device)
     images = trial_images(detector.shape).to(detector.device)
     with torch.no_grad():
-        before, after = detector.model.logits(images), again.model.logits(images)
+        before, after = detector.joint().logits(images), again.joint().logits(images)
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
         (folder.folder / MODEL_FILE).unlink()
         folder.recipe.unlink()

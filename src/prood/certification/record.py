@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -174,17 +173,6 @@ def image_sha256(image: NDArray[np.float32]) -> str:
 def file_sha256(path: Path | str) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def confidence_of(bound: float, shift: float, classes: int) -> float:
-    """(K−1)/K·σ(b + Δ) + 1/K (Eq. 4), b + Δ added in float32 as the model does, and rounded up.
-
-    2⁻⁴⁸ is far more than the few roundings below can lose, so a rigorous check does not find it too small.
-    """
-    with np.errstate(over="ignore"):
-        logit = float(np.float32(bound) + np.float32(shift))
-    sigmoid = 1 / (1 + math.exp(-logit)) if logit > -700 else math.exp(-700)
-    return min(1.0, ((classes - 1) / classes * sigmoid + 1 / classes) * (1 + 2.0**-48))
 
 
 def _is_json(line: bytes) -> bool:

@@ -6,7 +6,7 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -79,7 +79,7 @@ def main() -> None:
     if empty := _empty(sys.argv[1:]):
         _refuse(f"{empty} is an empty text: give a value; a variable that is not set leaves none")
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except ProodError as error:
         _refuse(str(error))
     except OSError as error:  # a closed pipe is not among them: Typer ends on it without a word
@@ -92,6 +92,12 @@ def main() -> None:
         _refuse(f"cannot read or write {where} ({error.strerror or error}): choose another place, or make room there")
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:  # of Typer's own ones only what they have in common is in the same place in all versions
+        if not hasattr(error, "format_message"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
+            sys.exit(2)
+        _refuse(_usage(error))
 
 
 def _empty(words: list[str]) -> str:
@@ -102,6 +108,12 @@ def _empty(words: list[str]) -> str:
         if word.startswith("--") and word.find("=") == len(word) - 1:
             return word[:-1]
     return ""
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with the words of the command line, and where the right ones are listed."""
+    fault = " ".join(error.format_message().split()).rstrip(".")  # with tabs in it
+    return f"{fault}: see '{error.ctx.command_path} --help'" if getattr(error, "ctx", None) else fault
 
 
 def _refuse(fault: str) -> NoReturn:

@@ -48,8 +48,6 @@ def serve(
     from prood.serve import check_packages
 
     check_packages()
-    from dataclasses import replace
-
     import torch
     from rich.console import Console
 
@@ -80,7 +78,6 @@ def serve(
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
         detector.threshold = threshold
-        about = replace(about, tpr=None)  # which was that of the model's own threshold
     bound = server.bind(host, port)
     for line in server.announcement(detector, about, options, host, bound.getsockname()[1]):
         console.print(line, markup=False)
