@@ -89,5 +89,4 @@ EXPERIMENT = Experiment(
     paper="Table 1, Section 1; the ticks are the paper's words, not measurements",
     make=make,
     section=section,
-    view=True,
 )

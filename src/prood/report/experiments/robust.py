@@ -119,5 +119,4 @@ EXPERIMENT = Experiment(
     paper="App. “Combining ProoD with a Robust Classifier”",
     make=make,
     section=section,
-    view=True,
 )
