@@ -176,7 +176,8 @@ def _known(reuse: Results | None, score: Score, settings: dict[str, Any]) -> Ten
     for one in reuse:
         found = (one.eps, one.certificate, one.fingerprints.get("model"), one.fingerprints.get("outside"))
         if found == wanted and one.scores is not None:
-            return torch.from_numpy(one.scores.certified)
+            with suppress(Damaged):  # then they are computed again
+                return torch.from_numpy(one.scores.certified)
     return None
 
 

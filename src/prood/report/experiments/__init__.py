@@ -1,0 +1,23 @@
+"""The paper's tables and figures; EXPERIMENTS has them in the paper's order."""
+
+from prood.report.experiments import asymptotic, directions, fusion, properties, robust, shift, sizes, tables
+from prood.report.experiments.experiment import Experiment, perform, perform_all
+
+__all__ = ["EXPERIMENTS", "Experiment", "perform", "perform_all"]
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    properties.EXPERIMENT,
+    tables.MAIN,
+    asymptotic.EXPERIMENT,
+    directions.EXPERIMENT,
+    tables.SEPARATE,
+    tables.FPR,
+    tables.SETS,
+    sizes.EXPERIMENT,
+    tables.RADIUS,
+    tables.SEEDS,
+    robust.EXPERIMENT,
+    shift.EXPERIMENT,
+    fusion.EXPERIMENT,
+)
+"""To add one, write an `Experiment` and name it here."""
