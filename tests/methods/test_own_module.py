@@ -168,6 +168,16 @@ def test_it_is_compared(prood, place) -> None:
     assert [(row["run"], row["title"]) for row in rows] == [("plain", "Plain"), ("oe", "OE"), ("unsure", "Unsure")]
 
 
+def test_it_is_a_row_of_a_comparison(prood, place) -> None:
+    compare = ["compare", "--recipe", place / "mine.toml", "--out", place / "compared", "--device", "cpu"]
+    code, out, err = prood(*compare, "--methods", "unsure")
+    assert code == 0, err
+    assert "Unsure" in out
+    rows = json.loads((place / "compared" / "compare.json").read_text())["rows"]
+    assert [row["title"] for row in rows] == ["Plain", "OE", "Unsure"]
+    assert (place / "compared" / "unsure" / "model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

@@ -288,3 +288,12 @@ def test_a_mean_of_adversarial_values_is_of_the_seeds_that_were_attacked_the_mos
 def test_the_same_seed_twice_is_a_mistake():
     with pytest.raises(ProodError, match=r"3\.json and again\.json are both 'ProoD' of seed 3"):
         grouped([model(one(), seed=3), model(one(), seed=3, file="again.json")])
+
+
+def test_published_again_elsewhere_nothing_is_lost(prood_run, tmp_path):
+    """Of the same weights, the machine that trained them and the seconds that it took."""
+    first = publish(prood_run, tmp_path / "p.json", **WORDS, hardware="one GPU")
+    (prood_run / "metrics.jsonl").unlink()
+    again = publish(prood_run, tmp_path / "p.json", **WORDS)
+    assert (again["hardware"], again["seconds"]) == ("one GPU", first["seconds"])
+    assert again["seconds"] is not None
