@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,7 @@ class Run:
     def finished(self) -> bool:
         return self.model.is_file()
 
-    def open(
-        self,
-        recipe: dict[str, Any],
-        *,
-        resume: bool,
-        defaults: Mapping[str, Any] | None = None,
-        at_once: bool = False,
-    ) -> None:
+    def open(self, recipe: dict[str, Any], *, resume: bool, defaults: Any = None, at_once: bool = False) -> None:
         """Claim the folder for a run with this recipe, or continue the one that is there.
 
         A run of an earlier version may not know an option that there is now; it has the value of `defaults` then. A run
