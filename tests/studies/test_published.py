@@ -171,7 +171,15 @@ def test_what_must_not_be_published(runs, prood_run, tmp_path):
 def test_of_several_in_distributions_the_models_own_is_published(prood_run, tmp_path):
     model, about = load(prood_run)
     data = {"digits:train": "0", **about.data}
-    save(model, prood_run / "model.safetensors", recipe=about.recipe, data=data, eps=about.eps, classes=about.classes)
+    save(
+        model,
+        prood_run / "model.safetensors",
+        recipe=about.recipe,
+        inside="digits:train",
+        data=data,
+        eps=about.eps,
+        classes=about.classes,
+    )
     own, *others = (replace(one, inside="digits:test") for one in read_results(prood_run))
     Results((own, *(replace(one, inside="other:test") for one in others))).save(prood_run)
     content = publish(prood_run, tmp_path / "out" / "p.json", **WORDS)
