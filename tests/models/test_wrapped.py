@@ -3,6 +3,7 @@
 import copy
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -319,6 +320,6 @@ def test_what_is_no_classifier(g, files, tmp_path):
     with pytest.raises(ProodError, match="neither ONNX"):
         open_classifier(tmp_path / "text.pt", IMAGE)
     with pytest.raises(ProodError, match="5 classes, and there are 2 names"):
-        open_classifier(files["trace"], IMAGE, options=OPTIONS, classes=["a", "b"])
+        open_classifier(files["trace"], IMAGE, options=replace(OPTIONS, classes=("a", "b")))
     with pytest.raises(ProodError, match="--weights belongs to"):
         open_classifier(files["trace"], IMAGE, options=WrapOptions(weights=Path("w.safetensors")))
