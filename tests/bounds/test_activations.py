@@ -143,7 +143,7 @@ def test_the_upper_line_is_the_chord(leak: float | None) -> None:
 
 @pytest.mark.parametrize("slope", [-0.1, 1.5, math.nan])
 def test_leaky_slopes_outside_of_zero_to_one_are_refused(slope: float) -> None:
-    with pytest.raises(UnsupportedLayer, match="slopes between 0 and 1"):
+    with pytest.raises(UnsupportedLayer):
         interval(nn.LeakyReLU(slope), some_box((2,)))
 
 

@@ -26,7 +26,7 @@ from prood.bounds import (
     upper_bound,
 )
 from prood.bounds.certificate import Arithmetic, crown_ibp
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 
 SEEDS = st.integers(0, 2**20)
 EPS = st.one_of(st.sampled_from([0.0, 0.01, 0.1, 1.0]), st.floats(0, 0.5))
@@ -362,12 +362,12 @@ def test_single_precision(
 
 @pytest.mark.parametrize("eps", [-0.1, math.nan, torch.tensor([0.1, -0.1]), torch.tensor([math.nan, 0.1])])
 def test_a_radius_that_is_none_is_refused(eps: float | Tensor) -> None:
-    with pytest.raises(ProodError, match="eps is a radius"):
+    with pytest.raises(BadValue):
         upper_bound(nn.Linear(3, 1), torch.rand(2, 3), eps)
 
 
 def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(ProodError, match="unknown bound method 'alpha': choose one of best, crown-ibp, ibp"):
+    with pytest.raises(UnknownName, match="'alpha'"):
         upper_bound(nn.Linear(3, 1), torch.rand(2, 3), 0.1, method="alpha")  # type: ignore[arg-type]
 
 
@@ -378,10 +378,10 @@ def test_a_network_with_more_than_one_output_is_refused(
     network: nn.Module, method: str, arithmetic: Arithmetic
 ) -> None:
     """A sum of outputs, or a broadcast minimum, would look like a bound."""
-    with pytest.raises(ProodError, match="one number per image"):
+    with pytest.raises(Unsupported):
         upper_bound(network, torch.rand(3, 3), 0.1, method=method, arithmetic=arithmetic)  # type: ignore[arg-type]
     box = Box.ball(torch.rand(3, 3), 0.1)
-    with pytest.raises(ProodError, match="one number per image"):
+    with pytest.raises(Unsupported):
         crown_ibp(network, box)
 
 
@@ -405,7 +405,7 @@ def test_where_a_layer_has_no_linear_rule_the_intervals_are_the_best(norm: Norm,
 
 
 def test_images_of_bytes_are_refused() -> None:
-    with pytest.raises(ProodError, match=r"not torch\.uint8: convert with"):
+    with pytest.raises(Unsupported, match=r"torch\.uint8"):
         upper_bound(nn.Linear(3, 1), torch.zeros(2, 3, dtype=torch.uint8), 0.1)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.export.shapes import TABLE
 from prood.export.translate import trace, translate
 
@@ -143,5 +143,5 @@ def test_every_operator_of_the_table_is_among_them():
     ],
 )
 def test_what_cannot_be_translated_is_refused(function, said):
-    with pytest.raises(ProodError, match=said):
+    with pytest.raises(Unsupported, match=said):
         written(function)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import Box, NegativeLinear, Normalise
-from prood.errors import ProodError
+from prood.errors import BadValue, Unsupported
 from prood.models import Discriminator, ProoD, fuse
 from prood.models.joint import confidence_logit
 
@@ -356,18 +356,18 @@ def test_any_module_that_returns_logits_will_do() -> None:
 @pytest.mark.parametrize("call", ["__call__", "confidence", "predict", "log_probabilities"])
 def test_a_classifier_that_returns_something_else(answer: object, call: str) -> None:
     model = ProoD(Fixed(answer), tiny())
-    with pytest.raises(ProodError, match=r"logits of shape \(images, classes\)"):
+    with pytest.raises(Unsupported):
         getattr(model, call)(torch.rand(3, 1, 8, 8))
 
 
 def test_a_discriminator_that_is_none() -> None:
-    with pytest.raises(ProodError, match=r"needs a prood\.Discriminator as its second part"):
+    with pytest.raises(BadValue, match=r"prood\.Discriminator"):
         ProoD(nn.Linear(3, 2), nn.Linear(3, 1))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shift", [math.inf, -math.inf, math.nan, 1e39])
 def test_a_shift_that_is_no_number(shift: float) -> None:
-    with pytest.raises(ProodError, match="finite number"):
+    with pytest.raises(BadValue):
         ProoD(nn.Linear(3, 2), tiny(), shift)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from prood.data import generator
 from prood.data.augment import OPERATIONS, operate
 from prood.data.augment.operations import by_rows, for_all, steps
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 SHAPES = [(3, 32, 32), (1, 28, 28), (3, 13, 20), (1, 20, 13), (3, 2, 5), (1, 1, 1)]
 
@@ -134,5 +134,5 @@ def test_no_images_and_no_rows_to_change() -> None:
 def test_refuses_a_code_that_there_is_not() -> None:
     image = torch.zeros(1, 3, 4, 4, dtype=torch.uint8)
     for code in (-1, len(OPERATIONS)):
-        with pytest.raises(ProodError, match="take codes from OPERATIONS"):
+        with pytest.raises(BadValue, match="OPERATIONS"):
             operate(image, torch.tensor([code]), torch.zeros(1, dtype=torch.float64))
