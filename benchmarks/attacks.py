@@ -29,7 +29,7 @@ from prood.evaluation import auc
 from prood.evaluation.stopping import goals
 from prood.models import InLogit, ProoD, Score, discriminator, score_of, small
 from prood.models.classifiers import resnet18
-from prood.quickstart import FAR, INSIDE, NEAR
+from prood.studies.known import FAR, INSIDE, NEAR
 
 
 def stopping(run: str, eps: float, attacks: str, limit: int, device: str) -> None:

@@ -14,12 +14,6 @@ LINES, MEDIAN, NAMES, PARAMETERS = 300, 120, 25, 7
 LONG_FILES: set[str] = set()
 MANY_NAMES: set[str] = set()
 MANY_PARAMETERS = {
-    "certification/certify.py:certify",
-    "certification/table.py:certify_images",
-    "compare/study.py:compare",
-    "fusing.py:fuse",
-    "reproduce/claims.py:check_claims",
-    "studies/shift.py:sweep",
     "wrapping.py:wrap",
 }
 

@@ -13,7 +13,7 @@ import torch
 from prood import data, processes
 from prood.detector import Detector
 from prood.detector.files import save_calibration
-from prood.errors import ProodError
+from prood.errors import BadValue, Damaged, Mismatch, NotFound, Unsupported
 from prood.models import MODEL_FILE, Discriminator, Metadata, ProoD, WrapOptions, load, open_classifier, save
 from prood.models.wrapped import Wrapped, trial_images
 from prood.training import Run
@@ -52,7 +52,7 @@ def wrap(
     """
     g, about = load(discriminator)
     if not isinstance(g, Discriminator):
-        raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+        raise NotFound(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     f, names = open_classifier(classifier, g.image, options=options, classes=classes)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
     accuracy = _calibrated(detector, calibrate, tpr, confidence) if calibrate is not None else None
@@ -78,13 +78,13 @@ def read_classes(path: Path) -> tuple[str, ...]:
         text = path.read_text(encoding="utf-8-sig")  # Windows puts a mark in front
         names = json.loads(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
     except (OSError, ValueError) as error:
-        raise ProodError(f"cannot read the names of the classes from {path}: {error}") from None
+        raise Damaged(f"cannot read the names of the classes from {path}: {error}") from None
     names = [name for name in names if name != ""]
     if not all(isinstance(name, str) for name in names) or len(names) < 2:
-        raise ProodError(f"{path} names no classes: give a JSON list of texts, or one name a line, two or more")
+        raise BadValue(f"{path} names no classes: give a JSON list of texts, or one name a line, two or more")
     twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice:
-        raise ProodError(f"{path} has the class {twice[0]!r} twice: give each a name of its own")
+        raise BadValue(f"{path} has the class {twice[0]!r} twice: give each a name of its own")
     return tuple(names)
 
 
@@ -92,7 +92,7 @@ def _calibrated(detector: Detector, name: str, tpr: float, confidence: float) ->
     """Set the threshold; the accuracy on the same images, if they are labelled."""
     images = data.load(name, shape=detector.shape)
     if images.shape != detector.shape:
-        raise ProodError(f"{name} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
+        raise Mismatch(f"{name} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
     images = images.numbered_as(detector.classes)
     detector.calibrate(images, tpr=tpr, confidence=confidence)
     if images.labels is None or int(images.labels.max()) >= detector.count:
@@ -105,14 +105,13 @@ def _write(
 ) -> None:
     """The calibration first: with the model's file the run is complete."""
     save_calibration(detector, folder.folder)
-    found = detector.calibration
     save(
         detector.model,
         folder.model,
         classes=None if names is None else list(names),
         eps=about.eps,
         threshold=detector.threshold,
-        tpr=None if found is None else found.tpr,
+        tpr=detector.tpr,
         recipe=resolved,
         inside=about.inside,
         data=about.data,
@@ -124,11 +123,11 @@ def _loaded_again(detector: Detector, folder: Run) -> Detector:
     again = Detector.load(folder.folder, device=detector.device)
     images = trial_images(detector.shape).to(detector.device)
     with torch.no_grad():
-        before, after = detector.model.logits(images), again.model.logits(images)
+        before, after = detector.joint().logits(images), again.joint().logits(images)
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
         (folder.folder / MODEL_FILE).unlink()
         folder.recipe.unlink()
-        raise ProodError(
+        raise Unsupported(
             "the classifier gives other logits when its folder is loaded again: export it to ONNX, and wrap that"
         )
     return again

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.bounds import BlockedLinear, NegativeLinear, Normalise, Residual, upper_bound
+from prood.bounds import BlockedLinear, NegativeLinear, Normalise, Residual, UnsupportedLayer, upper_bound
 from prood.bounds.registry import NoLinearRule
 
 CASES = int(os.environ.get("PROOD_CASES", "240"))
@@ -153,8 +153,11 @@ def violations(
     rng = np.random.default_rng(seed)
     net, images = network(rng), pictures(rng)
     eps = rng.permutation(EPS)
-    found = bounds(net, images, torch.from_numpy(eps), arithmetic, methods)
-    if not found:  # no linear bound for one of its layers
+    try:
+        found = bounds(net, images, torch.from_numpy(eps), arithmetic, methods)
+    except UnsupportedLayer:  # a batch norm with subnormal weights, which is refused
+        found = {}
+    if not found:  # or no linear bound for one of its layers
         return 0, 0, np.inf
     points = np.stack([simulator.points_of(x.numpy(), e, rng, 3) for x, e in zip(images, eps, strict=True)])
     rows = points.reshape(-1, *SHAPE)

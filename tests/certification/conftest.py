@@ -11,10 +11,10 @@ from prood.certification import (
     Certificate,
     ImageReference,
     ModelReference,
-    confidence_of,
     file_sha256,
     image_sha256,
 )
+from prood.certification.certify import stated
 from prood.models import ProoD, discriminator, save, small
 
 ORDERS = ("sequential", "reversed", "rising", "magnitude", "pairwise", "blocks", "fused")
@@ -59,7 +59,7 @@ def certificate_of() -> Callable:
         bound = float(np.float32(bound))
         classes = facts.get("classes")
         if classes:
-            facts.setdefault("confidence", confidence_of(bound, facts.get("shift", 0.0), classes))
+            facts.setdefault("confidence", stated(bound, facts.get("shift", 0.0), classes))
         facts = {"norm": "linf", "eps": 0.05, "method": "crown-ibp", **facts}
         return Certificate(
             ImageReference(name, row, image_sha256(image)),

@@ -5,23 +5,44 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from prood.certification import read, table
-from prood.certification.certify import Subject, certify, subject
-from prood.certification.inputs import inputs
-from prood.certification.record import confidence_of
-from prood.certification.table import certify_images
+from prood.certification import Certificate, read, table
+from prood.certification.certify import Request, stated
+from prood.certification.certify import certify as certified
+from prood.certification.inputs import Inputs, inputs
+from prood.certification.table import Row
 from prood.certification.verify import Verifier
 from prood.data import load
+from prood.detector import Detector
 from prood.errors import ProodError
 from prood.models import Discriminator, ProoD, build, save
 
 CPU = torch.device("cpu")
+
+
+def subject(path: Path, device: torch.device = CPU) -> Detector:
+    detector = Detector.load(path, device=device)
+    detector.path = path  # type: ignore[attr-defined]
+    return detector
+
+
+def certify(
+    what: Detector, images: Inputs, eps: list[float], *, out: Path | None = None, **options: Any
+) -> list[Certificate]:
+    what.threshold = options.pop("threshold", what.threshold)
+    return certified(what, what.path, images, Request(eps, **options), out)  # type: ignore[attr-defined]
+
+
+def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[Row]:
+    what, kept = subject(path, options.pop("device", CPU)), {key: options.pop(key, None) for key in ("out", "limit")}
+    what.threshold = options.pop("threshold", what.threshold)
+    return table.certify_images(what, path, names, Request(eps, **options), **kept)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +69,7 @@ def test_a_certificate_holds_the_bound_of_the_discriminator(runs: Path, tmp_path
         assert (one.input.name, one.input.row, one.eps) == ("faces:test", row, eps)
         assert one.bound == pytest.approx(what.discriminator.upper_bound(floats[row : row + 1], eps).item(), abs=1e-6)
         assert (one.shift, one.classes, one.arithmetic) == (1.5, 4, "float32")
-        assert one.confidence == confidence_of(one.bound, 1.5, 4)
+        assert one.confidence == stated(one.bound, 1.5, 4)
         assert what.model.confidence(floats[row : row + 1]).item() <= one.confidence
     assert read(tmp_path / "c.jsonl")[0] == made
     assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
@@ -93,11 +114,12 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
 def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> None:
     """Neither may remove what the other has appended since it read the parts."""
     code = (
-        "import sys, torch; from pathlib import Path; from prood.certification.certify import certify, subject;"
-        "from prood.certification.inputs import inputs;"
-        "torch.set_num_threads(1); what = subject(sys.argv[1], torch.device('cpu'));"
-        "images = inputs(['faces:test'], what.shape, 30);"
-        "[certify(what, images, [float(eps)], method='ibp', out=Path(sys.argv[2]), batch=1) for eps in sys.argv[3:]]"
+        "import sys, torch; from pathlib import Path; from prood.certification.certify import Request, certify;"
+        "from prood.certification.inputs import inputs; from prood.detector import Detector;"
+        "torch.set_num_threads(1); what = Detector.load(sys.argv[1]);"
+        "images, asked = inputs(['faces:test'], what.shape, 30), {'method': 'ibp', 'batch': 1};"
+        "requests = [Request([float(eps)], **asked) for eps in sys.argv[3:]];"
+        "[certify(what, sys.argv[1], images, one, Path(sys.argv[2])) for one in requests]"
     )
     radii = [["0.01", "0.02", "0.03"], ["0.04", "0.05", "0.06"]]
     started = [
@@ -114,7 +136,7 @@ def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> N
 def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     what = subject(runs / run, CPU)
     value = what.discriminator.covered(load("faces:test").floats([0])).item()
-    threshold = confidence_of(value + 0.05, 1.5, 4) if run == "prood" else value + 0.05
+    threshold = stated(value + 0.05, 1.5, 4) if run == "prood" else value + 0.05
     asked = []
     bound = Discriminator.upper_bound
 
@@ -128,15 +150,15 @@ def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkey
         certify(what, inputs(["faces:test"], what.shape, 1), [0.01], method=method, threshold=threshold)  # type: ignore[arg-type]
         assert asked == [pytest.approx(value + 0.05, abs=1e-4) if told else None]
     if isinstance(what.model, ProoD):
-        assert what.model._cap(torch.tensor(asked_of(what, threshold) + 1.5), 4).item() < threshold
+        assert what.rule.bound(torch.tensor(asked_of(what, threshold) + 1.5)).item() < threshold
         assert asked_of(what, 0.25) == -math.inf
         assert asked_of(what, 1.0) == math.inf
     with pytest.raises(ProodError, match="bounds by auto are for one threshold: choose alpha-crown, crown or bab"):
         certify(what, inputs(["faces:test"], what.shape, 1), [0.01], method="auto", out=tmp_path / "c.jsonl")
 
 
-def asked_of(what: Subject, threshold: float) -> float:
-    found = what.of_g(threshold)
+def asked_of(what: Detector, threshold: float) -> float:
+    found = what.rule.at(threshold).stop(what.shift)
     assert found is not None
     return found
 
@@ -265,16 +287,15 @@ def test_rows_say_what_the_model_makes_of_an_image(runs: Path) -> None:
     threshold = what.model.upper_bound(floats, 0.0).max().item() + 1e-3
     rows = certify_images(runs / "prood", ["faces:test"], [0.0, 0.1], limit=2, threshold=threshold, device=CPU)
     assert [row.name for row in rows] == ["faces:test[0]", "faces:test[1]"]
-    assert [row.confidence for row in rows] == pytest.approx(confidence.tolist(), abs=1e-6)
-    assert [row.label for row in rows] == ["abcd"[place] for place in what.model.predict(floats).tolist()]
+    assert [row.answer.confidence for row in rows] == pytest.approx(confidence.tolist(), abs=1e-6)
+    assert [row.answer.name for row in rows] == ["abcd"[place] for place in what.model.predict(floats).tolist()]
     for row, image in zip(rows, floats, strict=True):
-        assert row.confidence <= row.bounds[0] <= row.bounds[1]
-        assert row.radius is not None
+        assert row.answer.confidence <= row.bounds[0] <= row.bounds[1]
         assert row.radius > 0
         assert what.model.upper_bound(image[None], row.radius).item() < threshold
     low = certify_images(runs / "disc", ["faces:test"], [0.1], limit=1, threshold=-1e9, device=CPU)
     assert np.isnan(low[0].radius)
-    assert low[0].confidence == pytest.approx(what.discriminator(floats[:1]).item(), abs=1e-6)
+    assert low[0].answer.confidence == pytest.approx(what.discriminator(floats[:1]).item(), abs=1e-6)
 
 
 def test_with_a_file_only_the_first_are_shown(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +314,7 @@ def test_a_forged_certificate_is_not_taken_over(runs: Path, tmp_path: Path) -> N
         (made,) = certify_images(runs / "prood", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
         (true,) = made.certificates
         lower = true.bound - 60.0
-        forged = replace(true, bound=lower, confidence=confidence or confidence_of(lower, 1.5, 4))
+        forged = replace(true, bound=lower, confidence=confidence or stated(lower, 1.5, 4))
         out.write_text(forged.to_json() + "\n")
         assert read(out)[0][0].intact
         with pytest.raises(ProodError, match=said):

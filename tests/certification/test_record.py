@@ -12,11 +12,11 @@ from prood.certification import (
     ImageReference,
     ModelReference,
     append,
-    confidence_of,
     file_sha256,
     image_sha256,
     read,
 )
+from prood.certification.certify import stated
 from prood.certification.verify.exact import confidence_is_too_small
 from prood.errors import ProodError
 
@@ -131,10 +131,10 @@ def test_the_stated_confidence_is_rounded_up_and_hardly_more():
     for bound in (-1e30, -800.0, -40.0, -5.0, -1e-3, 0.0, 2.5, 17.0, 40.0, 3e38):
         for shift in (0.0, 3.0, -2.7):
             for classes in (2, 8, 10, 1000):
-                stated = confidence_of(bound, shift, classes)
-                assert not confidence_is_too_small(stated, bound, shift, classes)
-                if stated < 1:
-                    assert confidence_is_too_small(stated * (1 - 2.0**-46), bound, shift, classes)
+                said = stated(bound, shift, classes)
+                assert not confidence_is_too_small(said, bound, shift, classes)
+                if said < 1:
+                    assert confidence_is_too_small(said * (1 - 2.0**-46), bound, shift, classes)
 
 
 @pytest.mark.parametrize("change", [{"bound": -2.0}, {"eps": 0.3}, {"norm": "l2"}, {"seconds": 7.0}, {"digest": "x"}])

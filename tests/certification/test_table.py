@@ -2,18 +2,30 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from prood.bounds import Norm
-from prood.certification.certify import subject
+from prood.certification import table
+from prood.certification.certify import Request
 from prood.certification.record import Certificate, ImageReference, ModelReference
-from prood.certification.table import Row, certify_images, show
+from prood.certification.table import Row, show
 from prood.data import load
+from prood.detector import Answer, Detector, Rule
 from prood.models import Discriminator, ProoD, build, save
 
 CPU = torch.device("cpu")
+
+
+def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[Row]:
+    what, kept = (
+        Detector.load(path, device=options.pop("device", CPU)),
+        {key: options.pop(key, None) for key in ("out", "limit")},
+    )
+    what.threshold = options.pop("threshold", what.threshold)
+    return table.certify_images(what, path, names, Request(eps, **options), **kept)
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +37,16 @@ def model() -> ProoD:
     return ProoD(f, g, 1.5)
 
 
-def row(confidence: float, bounds: dict[float, float], threshold: float | None, radius: float | None = None) -> Row:
+def row(confidence: float, bounds: dict[float, float], threshold: float | None, radius: float = math.nan) -> Row:
     certificates = tuple(
         Certificate(
             ImageReference("a", 0, ""), ModelReference("m", ""), "linf", eps, "best", 0.0, classes=4, confidence=bound
         )
         for eps, bound in bounds.items()
     )
-    return Row("a[0]", "cat", confidence, 0.5, certificates, threshold, radius)
+    rule = Rule(4, threshold)
+    answer = Answer(0, "cat", confidence, 0.5, None if threshold is None else bool(rule.accepts(confidence)), None)
+    return Row("a[0]", answer, certificates, rule, radius)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +105,13 @@ def test_the_models_own_threshold_is_the_default(model: ProoD, tmp_path: Path) -
     ):
         path = tmp_path / name / "model.safetensors"
         save(model, path, classes=["a", "b", "c", "d"], threshold=threshold, tpr=0.95)
-        assert subject(path.parent, CPU).threshold == threshold
+        assert Detector.load(path.parent).threshold == threshold
         (found,) = certify_images(path.parent, ["faces:test"], [0.05], limit=1, device=CPU)
-        assert (found.threshold, found.rejected) == (threshold, said)
-        assert found.radius is not None
+        assert (found.rule.threshold, found.rejected) == (threshold, said)
         # One that is given wins.
         (found,) = certify_images(path.parent, ["faces:test"], [0.05], limit=1, device=CPU, threshold=0.0)
-        assert (found.threshold, found.rejected) == (0.0, "no")
-        assert math.isnan(found.radius or math.nan)
+        assert (found.rule.threshold, found.rejected) == (0.0, "no")
+        assert math.isnan(found.radius)
 
 
 def test_the_radius_is_at_least_what_the_certificates_prove(model: ProoD, tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from prood import reproduce as module
-from prood.reproduce.experiments import EXPERIMENTS
+from prood.report import experiments as module
+from prood.report.experiments import EXPERIMENTS
+from prood.studies import Lab, study_of
 
 
 @pytest.fixture
@@ -19,10 +20,8 @@ def prood(prood, monkeypatch, tmp_path):
 def asked(monkeypatch):
     """What would have been made, instead of making it."""
     calls = []
-    monkeypatch.setattr(module, "run_fast", lambda study: calls.append(("fast", study, {})))
-    monkeypatch.setattr(
-        module, "reproduce", lambda *studies, **options: calls.extend(("all", study, options) for study in studies)
-    )
+    monkeypatch.setattr(Lab, "carry_out", lambda lab, names, **options: calls.append((lab, list(names), options)))
+    monkeypatch.setattr("prood.report.write_cards", lambda lab, names: None)
     return calls
 
 
@@ -51,10 +50,11 @@ def test_what_a_user_can_mend_is_one_line(prood, tmp_path, words, complaint):
 
 def test_everything_by_default(prood, asked):
     assert prood("reproduce", "cifar100")[0] == 0
-    ((kind, study, options),) = asked
-    assert (kind, study.name, study.folder, study.outside) == ("all", "cifar100", Path("runs/cifar100"), None)
-    assert (study.seed, study.device, study.command) == (0, None, "prood reproduce cifar100")
-    assert options == {"models": (), "results": Path("results"), "attacks": "paper", "attacked": 100, "jobs": 1}
+    ((lab, names, options),) = asked
+    assert (lab.name, lab.folder, lab.against) == ("cifar100", Path("runs/cifar100"), "cifar10")
+    assert (lab.seeds, lab.home, lab.device, lab.command) == ((0,), 0, None, "prood reproduce cifar100")
+    assert (lab.results, lab.study.attacks, lab.study.attacked) == (Path("results"), "paper", 100)
+    assert (len(names), options) == (9, {"jobs": 1, "publish": True})
 
 
 def test_options_reach_the_study(prood, asked):
@@ -62,52 +62,53 @@ def test_options_reach_the_study(prood, asked):
     words += ["--attacks", "none", "--attacked", "7", "--seed", "2", "--device", "cpu", "--jobs", "3"]
     words += ["--model", "oe", "--model", "prood", "--shift", "1.5"]
     assert prood("reproduce", *words)[0] == 0
-    ((_, study, options),) = asked
-    assert (study.folder, study.outside, study.seed, study.device) == (Path("there"), "svhn", 2, "cpu")
-    assert study.delta == 1.5
-    assert study.command == "prood reproduce " + " ".join(words)
-    assert options == {"models": ["oe", "prood"], "results": Path("here"), "attacks": None, "attacked": 7, "jobs": 3}
+    ((lab, names, options),) = asked
+    assert (lab.folder, lab.against, lab.seeds, lab.home, lab.device) == (Path("there"), "svhn", (2,), 2, "cpu")
+    assert (lab.study.shift, lab.study.attacks, lab.study.attacked) == (1.5, None, 7)
+    assert lab.command == "prood reproduce " + " ".join(words)
+    assert (names, lab.results, options) == (["oe", "prood"], Path("here"), {"jobs": 3, "publish": True})
 
 
 def test_the_published_command_holds_no_folder_of_one_machine(prood, asked):
     words = ["cifar10", "--results", "/home/me/results", "--runs=/disk/runs", "--out", "mosaic:/data/natural32/train"]
     assert prood("reproduce", *words)[0] == 0
-    ((_, study, options),) = asked
-    assert options["results"] == Path("/home/me/results")
+    ((lab, _, _),) = asked
+    assert lab.results == Path("/home/me/results")
     expected = "prood reproduce cifar10 --results results --runs=runs --out mosaic:natural32/train"
-    assert study.command == expected
+    assert lab.command == expected
 
 
 @pytest.mark.parametrize(("where", "folder"), [([], "runs/cifar10"), (["--runs", "there"], "there")])
 def test_several_seeds_are_reproduced_together(prood, asked, where, folder):
     assert prood("reproduce", "cifar10", "--seed", "0", "--seed", "2", *where)[0] == 0
-    assert [(study.seed, str(study.folder)) for _, study, _ in asked] == [(0, folder), (2, f"{folder}/seed-2")]
-    assert len({id(options) for _, _, options in asked}) == 1  # in one call
+    ((lab, _, _),) = asked  # in one call
+    places = [str(lab.place("oe", seed)) for seed in lab.seeds]
+    assert places == [f"{folder}/oe", f"{folder}/seed-2/oe"]
 
 
 def test_another_seed_has_a_folder_of_its_own(prood, asked):
     """The one in which experiments look for it."""
     assert prood("reproduce", "cifar10", "--seed", "2")[0] == 0
-    ((_, study, _),) = asked
-    assert study.folder / "oe" == module.Lab("cifar10", Path("runs/cifar10")).place("oe", 2)
+    ((lab, _, _),) = asked
+    assert lab.place("oe", 2) == Lab(study_of("cifar10"), Path("runs/cifar10")).place("oe", 2)
 
 
 def test_the_fast_way_has_a_folder_of_its_own(prood, asked):
     """Its joint model has another shift: the whole study could not go on from it."""
     assert prood("reproduce", "cifar10", "--fast")[0] == 0
     assert prood("reproduce", "cifar10", "--fast", "--runs", "mine")[0] == 0
-    assert [(kind, study.folder) for kind, study, _ in asked] == [
-        ("fast", Path("runs/cifar10-fast")),
-        ("fast", Path("mine")),
+    assert [(names, lab.folder) for lab, names, _ in asked] == [
+        (["prood"], Path("runs/cifar10-fast")),
+        (["prood"], Path("mine")),
     ]
 
 
 def test_another_out_distribution_has_a_folder_of_its_own(prood, asked):
     assert prood("reproduce", "cifar10", "--out", "natural32:train")[0] == 0
     assert prood("reproduce", "cifar10", "--out", "mosaic:far/away/natural32/train", "--seed", "1")[0] == 0
-    assert [study.folder for _, study, _ in asked] == [
-        Path("runs/cifar10@natural32"),
-        Path("runs/cifar10@natural32/seed-1"),
+    assert [lab.place("oe", lab.seeds[0]) for lab, _, _ in asked] == [
+        Path("runs/cifar10@natural32/oe"),
+        Path("runs/cifar10@natural32/seed-1/oe"),
     ]
 
 
@@ -142,8 +143,8 @@ def test_options_reach_the_lab(prood, labs):
     assert prood("reproduce", "table", "fpr", *words) == (0, "wrote pages/experiments.md\n", "")
     (((experiment,), lab, again),) = labs
     assert (experiment.name, again) == ("fpr", True)
-    assert (lab.recipe_name, lab.folder, lab.results, lab.seeds) == ("cifar10", Path("there"), Path("here"), (3, 4))
-    assert (lab.attacks, lab.attacked, lab.training, lab.device) == (None, 7, False, "cpu")
+    assert (lab.name, lab.folder, lab.results, lab.seeds) == ("cifar10", Path("there"), Path("here"), (3, 4))
+    assert (lab.study.attacks, lab.study.attacked, lab.training, lab.device) == (None, 7, False, "cpu")
     assert lab.command == "prood reproduce table fpr " + " ".join(words)
 
 
@@ -166,5 +167,5 @@ def test_what_the_lab_is_by_default(prood, labs):
     kinds = [one.kind for one in experiments]
     assert kinds == sorted(kinds, reverse=True)  # tables, which train the models, before figures
     assert (quick.name, quick.folder, quick.results) == ("quickstart", Path("runs/quickstart"), Path("results"))
-    assert (quick.seeds, quick.attacks, quick.attacked, quick.training) == ((0, 1, 2), "fast", 20, None)
-    assert (cifar.folder, cifar.attacks, cifar.attacked) == (Path("runs/cifar100"), "paper", 100)
+    assert (quick.seeds, quick.study.attacks, quick.study.attacked, quick.training) == ((0, 1, 2), "fast", 20, None)
+    assert (cifar.folder, cifar.study.attacks, cifar.study.attacked) == (Path("runs/cifar100"), "paper", 100)

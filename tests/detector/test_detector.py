@@ -11,7 +11,7 @@ import prood
 from prood import ProodError
 from prood.bounds import Normalise
 from prood.detector import Detector
-from prood.models import Discriminator, ProoD, discriminator, small
+from prood.models import Discriminator, Metadata, ProoD, discriminator, small
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_no_images_no_answers(model):
 
 
 def test_defaults_come_from_the_model(model, images):
-    model.classes, model.threshold = tuple("abcdefgh"), 0.25
+    model.about = Metadata({}, classes=list("abcdefgh"), threshold=0.25)
     detector = Detector(model)
     assert (detector.threshold, detector.classes) == (0.25, tuple("abcdefgh"))
     found = detector.predict(images)

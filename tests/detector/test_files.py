@@ -9,6 +9,7 @@ import torch
 import prood
 from prood import ProodError
 from prood.detector import Detector
+from prood.errors import Unsupported
 from prood.models import save
 
 
@@ -98,8 +99,18 @@ def test_there_must_be_a_joint_model(model, tmp_path):
     with pytest.raises(ProodError, match="there is no model"):
         Detector.load(tmp_path / "nothing")
     save(model.classifier, tmp_path / "plain.safetensors")
-    with pytest.raises(ProodError, match="holds a classifier and no joint model: make one with"):
+    with pytest.raises(Unsupported):
         Detector.load(tmp_path / "plain.safetensors")
-    save(model.discriminator, tmp_path / "disc.safetensors")
-    with pytest.raises(ProodError, match="holds a discriminator and no joint model: make one with"):
-        Detector.load(tmp_path / "disc.safetensors")
+
+
+def test_a_bare_discriminator_is_a_detector_too(model, digits, tmp_path):
+    bare = Detector(model.discriminator)
+    found = bare.calibrate(digits[:100])
+    bare.save(tmp_path / "bare")
+    again = Detector.load(tmp_path / "bare")
+    assert (again.threshold, again.tpr, again.classes, again.count) == (found.threshold, 0.95, (), 0)
+    before, after = bare.predict(digits[100:150]), again.predict(digits[100:150])
+    for name in ("label", "confidence", "p_in", "accepted", "p_value"):
+        assert np.array_equal(getattr(before, name), getattr(after, name)), name
+    with pytest.raises(Unsupported):
+        again.joint()

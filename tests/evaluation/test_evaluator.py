@@ -1,11 +1,15 @@
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import prood
 from prood import ProodError, evaluate
 from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
@@ -238,6 +242,46 @@ def test_an_interrupted_evaluation_continues_where_it_stopped(f, g, inside, outs
     evaluate(ProoD(f, g), name="joint", limit=10, **options)
     assert len(calls) == 21
     assert len(read_results(tmp_path)) == 20
+
+
+MAKE = """
+import torch
+from prood.data import uniform_noise
+from prood.evaluation import evaluate
+from prood.evaluation.bench import Bench
+from prood.models import small
+torch.manual_seed(0)
+noise = {name: uniform_noise(5, (1, 28, 28), seed=seed) for seed, name in enumerate("abc")}
+model, inside = small(4, width=4), noise.pop("c")
+"""
+KILLED = f"""
+import sys, time
+sys.path.insert(0, sys.argv[1])
+{MAKE}
+confront, made = Bench.confront, []
+def slow(self, *rest):
+    made.append(1)
+    if len(made) == 3:
+        print("under way", flush=True)
+        time.sleep(600)
+    return confront(self, *rest)
+Bench.confront = slow
+evaluate(model, inside=inside, outside=noise, eps=[0.1, 0.2], folder=sys.argv[2])
+"""
+
+
+def test_a_kill_loses_the_evaluation_under_way_and_no_other(tmp_path):
+    words = [sys.executable, "-c", KILLED, str(Path(prood.__file__).parent.parent), str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout.readline() == "under way\n"
+        running.kill()
+    kept = read_results(tmp_path)
+    assert len(kept) == 2
+    names = {}
+    exec(MAKE, names)
+    again = evaluate(names["model"], inside=names["inside"], outside=names["noise"], eps=[0.1, 0.2], folder=tmp_path)
+    assert again.evaluations[:2] == kept.evaluations  # their seconds, too: they were not made again
+    assert len(read_results(tmp_path)) == 4
 
 
 def test_scores_that_cannot_be_read_are_made_again(f, inside, outside, tmp_path):

@@ -118,11 +118,14 @@ def test_a_joint_model_takes_the_bounds_of_the_run_that_its_discriminator_is_fro
     assert sum(asked) == 12
     (reused,) = evaluate_run(run, **options)
     assert sum(asked) == 12
-    (run / "results.json").unlink()
-    (alone / "results.json").write_text("{half")  # what cannot be read is as if it were not there
-    (computed,) = evaluate_run(run, **options)
-    assert sum(asked) == 24
-    assert (computed.gauc, computed.identity) == (reused.gauc, reused.identity)
+    (scores,) = (alone / "scores").iterdir()
+    # What cannot be read is as if it were not there.
+    for count, damaged in ((24, scores), (36, alone / "results.json")):
+        (run / "results.json").unlink()
+        damaged.write_text("{half")
+        (computed,) = evaluate_run(run, **options)
+        assert sum(asked) == count
+        assert (computed.gauc, computed.identity) == (reused.gauc, reused.identity)
 
 
 def test_of_a_set_on_disk_only_what_is_needed_is_read(tmp_path):

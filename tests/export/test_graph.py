@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.export.graph import ROOM, Graph
+from prood.export.graph import ROOM, Graph, sigmoid
 from prood.models import ProoD
+from prood.models.confidence import confidence_bound
 
 from .conftest import digits_model, odd_model
 
@@ -49,11 +50,11 @@ def test_what_may_be_flushed_to_zero_is_zero():
 def test_the_cap_leaves_room_for_functions(classes):
     g = torch.linspace(-50, 20, 141, dtype=torch.float64)
     exact = (classes - 1) / classes * torch.sigmoid(g) + 1 / classes
-    cap = Graph.cap(g, classes)
+    cap = confidence_bound(g, classes, sigmoid, ROOM)
     assert (cap >= torch.minimum(exact * (1 + 0.9 * ROOM), torch.ones(()))).all()
     assert (cap <= exact * (1 + 1.1 * ROOM)).all()
     assert (cap <= 1).all()
-    assert Graph.cap(torch.tensor([torch.inf, -torch.inf], dtype=torch.float64), classes)[0] == 1
+    assert confidence_bound(torch.tensor([torch.inf, -torch.inf], dtype=torch.float64), classes, sigmoid, ROOM)[0] == 1
 
 
 def test_confidences_are_those_of_torch_however_far_from_the_data():

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from prood.bounds import Box, NegativeLinear, Normalise
 from prood.errors import BadValue, Unsupported
 from prood.models import Discriminator, ProoD, fuse
+from prood.models.confidence import confidence_of
 from prood.models.joint import confidence_logit
 
 SEEDS = st.integers(0, 2**20)
@@ -267,7 +268,7 @@ def test_confidence_and_prediction_with_any_logits(seed: int, classes: int, spre
     assert (confidence >= 1 / classes).all()
     assert (confidence <= 1).all()
     assert (confidence <= model.ceiling(classes)).all()
-    assert (confidence <= model._cap(model.in_logit(x), classes)).all()
+    assert (confidence <= confidence_of(model.in_logit(x), classes)).all()
     torch.testing.assert_close(confidence, model.log_probabilities(x).double().exp().amax(1), rtol=1e-4, atol=0)
 
 

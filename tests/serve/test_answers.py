@@ -13,7 +13,6 @@ from prood import data
 from prood.detector import Detector
 from prood.models import ProoD, discriminator, open_classifier
 from prood.serve import About, Options, create_app
-from prood.serve.work import curves
 
 CLOSE = 1e-6  # another batch rounds otherwise
 
@@ -101,7 +100,7 @@ def test_radii_in_the_address_and_the_default_one(client, files):
 
 def test_a_curve_takes_over_what_is_proven_of_larger_balls():
     bounds = np.array([[0.3, 0.9, 0.2], [0.1, 0.2, 0.3]])
-    np.testing.assert_array_equal(curves(bounds, [0.1, 0.3, 0.2]), [[0.2, 0.9, 0.2], [0.1, 0.2, 0.2]])
+    np.testing.assert_array_equal(Detector.nested(bounds, [0.1, 0.3, 0.2]), [[0.2, 0.9, 0.2], [0.1, 0.2, 0.2]])
 
 
 def test_an_attack_stays_below_the_certificate_and_finds_something(client, detector, files, images):
@@ -183,8 +182,8 @@ def test_an_attack_above_its_certificate_is_no_answer(client, files, tmp_path, m
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert client.picture("/v1/attack?eps=0.1&steps=5", files[0]).status_code == 200
     assert not list(tmp_path.iterdir())
-    true = ProoD.upper_bound
-    monkeypatch.setattr(ProoD, "upper_bound", lambda *given, **options: true(*given, **options) * 0 + 0.125)
+    true = Detector.upper_bound
+    monkeypatch.setattr(Detector, "upper_bound", lambda *given, **options: true(*given, **options) * 0 + 0.125)
     answered = client.picture("/v1/attack?eps=0.1&steps=5", files[0])
     assert answered.status_code == 500
     assert answered.json() == {"error": "the service failed: its log says why"}
@@ -205,7 +204,7 @@ def test_far_away_is_the_model_itself_without_clipping(client, detector, files, 
 
 
 def test_the_model_and_its_limits(service, detector):
-    found = service(about=About("mine", None, 0.5), body_bytes=1000, attack_steps=7).get("/v1/model").json()
+    found = service(about=About("mine"), body_bytes=1000, attack_steps=7).get("/v1/model").json()
     assert found["name"] == "mine"
     assert found["classes"] == list("abcdefgh")
     assert found["image"] == [1, 28, 28]
@@ -269,7 +268,7 @@ def test_a_colour_model_is_served_too(service):
 
 
 def test_examples_are_pictures_of_the_models_shape(service, detector):
-    client = service(about=About("small", 0.02, None, "digits:train"))
+    client = service(about=About("small", 0.02, "digits:train"))
     found = client.get("/v1/examples").json()
     kinds = [one["kind"] for one in found]
     assert kinds[:4] == ["in"] * 4
@@ -284,7 +283,7 @@ def test_examples_are_pictures_of_the_models_shape(service, detector):
 
 @pytest.mark.parametrize("name", ["npz:/etc/passwd:train", "folder:/:train", "no-such-set:train", "digits"])
 def test_examples_open_no_path_that_a_models_file_names(service, name):
-    client = service(about=About("small", None, None, name))
+    client = service(about=About("small", None, name))
     assert {one["kind"] for one in client.get("/v1/examples").json()} == {"out"}
 
 
@@ -292,7 +291,7 @@ def test_not_even_one_that_can_be_read(service, pictures, tmp_path):
     with (tmp_path / "x.npz:test").open("wb") as file:
         np.savez(file, images=pictures[:9])
     assert data.load(f"npz:{tmp_path}/x.npz:test").shape == (1, 28, 28)  # so it is not for want of a file
-    client = service(about=About("small", None, None, f"npz:{tmp_path}/x.npz:train"))
+    client = service(about=About("small", None, f"npz:{tmp_path}/x.npz:train"))
     assert {one["kind"] for one in client.get("/v1/examples").json()} == {"out"}
 
 

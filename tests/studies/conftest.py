@@ -28,3 +28,8 @@ def f():
 def g():
     torch.manual_seed(1)
     return discriminator("digits", image=(1, 28, 28)).eval()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short(short):
+    """The preset's attacks with a tenth of their steps."""

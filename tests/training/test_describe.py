@@ -77,7 +77,7 @@ def test_a_run_that_has_not_ended_says_how_far_it_came(tmp_path: Path, recipe: R
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ProodError, match="is no run: it holds neither a model nor a recipe"):
+    with pytest.raises(ProodError, match="is not a run: it holds neither a model nor a recipe"):
         describe(tmp_path)
     with pytest.raises(ProodError, match="there is no model at"):
         describe(tmp_path / "nowhere")

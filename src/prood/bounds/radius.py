@@ -64,7 +64,11 @@ def bound_curve(bound: Bound, images: Tensor, radii: Sequence[float]) -> Tensor:
     if not radii:
         raise BadValue("a curve needs at least one radius")
     asked = torch.tensor(radii, dtype=torch.float64, device=images.device)  # float32 may round a radius down
-    curve = torch.stack([bound(images, radius.expand(len(images))) for radius in asked], 1)
+    return nested(torch.stack([bound(images, radius.expand(len(images))) for radius in asked], 1), radii)
+
+
+def nested(curve: Tensor, radii: Sequence[float]) -> Tensor:
+    """Bounds (N, R) of balls around the same images: what is proven about a ball holds for those inside it."""
     order = sorted(range(len(radii)), key=lambda place: radii[place])
     best = curve[:, order].flip(1).cummin(1).values.flip(1)
     return torch.empty_like(curve).scatter(1, torch.tensor(order, device=curve.device).expand_as(curve), best)

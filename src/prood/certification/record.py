@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, Unsupported
 from prood.version import __version__
 
 FORMAT = 1
@@ -138,7 +137,7 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise ProodError(f"cannot read {path}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {path}: {error.strerror}") from None
     note = ""
     if lines[-1] and not _is_json(lines[-1]):
         note = f"line {len(lines)} of {path} was cut off and is left out"
@@ -150,7 +149,7 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
         try:
             found.append(Certificate.from_json(line.decode()))
         except ValueError as error:
-            raise ProodError(f"line {number} of {path} is no certificate: {error}") from None
+            raise Damaged(f"line {number} of {path} is no certificate: {error}") from None
     return found, note
 
 
@@ -165,7 +164,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def image_sha256(image: NDArray[np.float32]) -> str:
     """Of the text `float32(C, H, W)` and the little-endian bytes of the pixels in [0, 1]."""
     if image.dtype != np.float32:
-        raise ProodError(f"an image is hashed as float32, not as {image.dtype}")
+        raise Unsupported(f"an image is hashed as float32, not as {image.dtype}")
     digest = hashlib.sha256(f"float32{tuple(image.shape)}".encode())
     digest.update(np.ascontiguousarray(image, dtype="<f4").tobytes())
     return digest.hexdigest()
@@ -174,17 +173,6 @@ def image_sha256(image: NDArray[np.float32]) -> str:
 def file_sha256(path: Path | str) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def confidence_of(bound: float, shift: float, classes: int) -> float:
-    """(K−1)/K·σ(b + Δ) + 1/K (Eq. 4), b + Δ added in float32 as the model does, and rounded up.
-
-    2⁻⁴⁸ is far more than the few roundings below can lose, so a rigorous check does not find it too small.
-    """
-    with np.errstate(over="ignore"):
-        logit = float(np.float32(bound) + np.float32(shift))
-    sigmoid = 1 / (1 + math.exp(-logit)) if logit > -700 else math.exp(-700)
-    return min(1.0, ((classes - 1) / classes * sigmoid + 1 / classes) * (1 + 2.0**-48))
 
 
 def _is_json(line: bytes) -> bool:

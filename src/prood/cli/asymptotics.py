@@ -41,8 +41,8 @@ def asymptotics(
     from rich.console import Console
 
     from prood.evaluation.asymptotics import study_run
+    from prood.report.experiments import directions as drawing
     from prood.report.far import lines
-    from prood.reproduce.experiments import directions as drawing
 
     found = study_run(
         model,

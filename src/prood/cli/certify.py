@@ -43,24 +43,19 @@ def certify(
     are shared among the processes.
     """
     from prood import processes
+    from prood.certification.certify import Request
     from prood.certification.table import SHOWN, certify_images, show
     from prood.cli.console import console
+    from prood.detector import Detector
     from prood.evaluation import parse_radii
 
     target = processes.device(device)
     processes.start(target)
-    rows = certify_images(
-        model,
-        images,
-        parse_radii(eps),
-        norm=norm,  # type: ignore[arg-type]  # a wrong word is refused there
-        method=method,  # type: ignore[arg-type]
-        threshold=threshold,
-        out=out,
-        limit=limit,
-        batch=batch,
-        device=target,
-    )
+    detector = Detector.load(model, device=target)
+    if threshold is not None:
+        detector.threshold = threshold
+    request = Request(parse_radii(eps), norm, method, batch)  # type: ignore[arg-type]  # wrong words are refused there
+    rows = certify_images(detector, model, images, request, out=out, limit=limit)
     if processes.is_main():
         console().print(show(rows))
         if out is not None:

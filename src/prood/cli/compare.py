@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,21 +36,26 @@ def compare(
     Two tables: the results, and the property table of the paper's introduction with the numbers behind every tick and
     the rules that decide them. What is there already is not made again: an interrupted comparison continues.
     """
+    from dataclasses import replace
+
     from prood import processes
     from prood.cli.console import console
-    from prood.compare import compare as run
+    from prood.report import comparison
+    from prood.studies import Lab
+    from prood.studies import compare as run
+    from prood.studies.known import every_method
     from prood.training import load_recipe
 
-    run(
-        out,
-        recipe=load_recipe(recipe),
-        methods=[name for name in methods.split(",") if name],
-        inside=inside,
-        attacks=attacks,
-        method=method,  # type: ignore[arg-type]  # a wrong word is refused there
-        limit=limit,
-        seed=seed,
-        device=device,
-        console=console(),
-    )
+    study = every_method(load_recipe(recipe))
+    limit = load_recipe(recipe).evaluate.limit if limit is None else limit
+    bound: Any = method  # a wrong word is refused there
+    study = replace(study, inside=inside, attacks=attacks, attacked=limit, bound=bound)
+    shown = console()
+    lab = Lab(study, out, seeds=(seed,), home=seed, device=device, console=shown)
+    found = run(lab, [name for name in methods.split(",") if name])
+    if processes.is_main():
+        comparison.save(found, out)
+        comparison.show(found, shown)
+        files = f"{out / comparison.MARKDOWN_FILE}, {out / comparison.JSON_FILE}"
+        shown.print(f"the tables, and the numbers as data: {files}", soft_wrap=True)
     processes.stop()

@@ -29,7 +29,8 @@ def fuse(
     More than one shift: a guaranteed AUC as high as can be, at the AUC that you ask for. The certificate is that of the
     discriminator, as for every joint model.
     """
-    from prood.fusing import fuse as join
+    from prood.studies import fuse as join
+    from prood.studies.fusing import FuseOptions
     from prood.studies.shift import choice_of_shift
     from prood.training import load_recipe
 
@@ -38,9 +39,7 @@ def fuse(
         discriminator,
         run,
         recipe=load_recipe(recipe),
-        auc_drop=auc_drop,
-        shift=choice_of_shift(shift, prior, 0.0) or 0.0,
-        eps=eps,
+        options=FuseOptions(auc_drop, choice_of_shift(shift, prior, 0.0) or 0.0, eps),
         resume=resume,
         device=device,
     )

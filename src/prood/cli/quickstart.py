@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,12 @@ def quickstart(
     where it stopped.
     """
     from prood.cli.console import console
-    from prood.quickstart import quickstart as run
+    from prood.report import results_table
+    from prood.studies import quickstart as run
 
-    run(out, seed=seed, console=console())
+    shown, report = console(), out / "report.html"
+    results = run(out, seed=seed, console=shown)
+    results.report(report)
+    shown.print(results_table(replace(results, evaluations=tuple(one for one in results if one.attacks))))
+    shown.print(f"curves, histograms and the worst images: {report}", soft_wrap=True, highlight=False)
+    shown.print(f"a page to try it with pictures: prood serve {out / 'prood'}", soft_wrap=True, highlight=False)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from prood.reproduce import Experiment, Lab
+    from prood.report.experiments import Experiment
+    from prood.studies import Lab
 
 reproduce = typer.Typer(
     help="The paper's experiments: its models on CIFAR, and each of its tables and figures on any of the recipes.",
@@ -85,42 +86,31 @@ def study(
     prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
     already is not made again. 'prood results' then makes the page of all published results.
     """
-    from prood import processes
-    from prood.attacks import preset
-    from prood.cli.console import console
-    from prood.errors import ProodError
-    from prood.reproduce import Study, reproduce, run_fast
 
-    if attacks != "none":
-        preset(attacks)  # a wrong name is said now, not when everything is trained
-    name = str(context.info_name)
+    from prood import processes
+    from prood.cli.console import console
+    from prood.errors import BadValue
+    from prood.report import results_table, write_cards
+    from prood.studies import STUDIES, Lab
+    from prood.studies import reproduce as run
+    from prood.studies.reproduce import run_fast
+
     if fast and (model or jobs > 1):
-        raise ProodError("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
-    seeds = seed or [0]
-    if len(set(seeds)) < len(seeds):
-        raise ProodError(f"a seed counts once, not as in {', '.join(map(str, seeds))}: name different ones")
+        raise BadValue("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
+    name, seeds = str(context.info_name), tuple(seed or (0,))
+    preset = None if attacks == "none" else attacks
+    made = replace(STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
+    lab = Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
-    first = Study(
-        name, Path("runs"), outside=outside, delta=shift, device=device, command=_command(), console=console()
-    )
-    kind = name + (f"@{first.against}" if outside else "") + ("-fast" if fast else "")
-    folder = runs or first.folder / kind
+    kind = name + (f"@{lab.against}" if outside else "") + ("-fast" if fast else "")
     # What is trained with another seed lies beneath that of seed 0, if there is no other place for it alone.
-    alone = runs is not None and len(seeds) == 1
-    places = {one: folder if one == 0 or alone else folder / f"seed-{one}" for one in seeds}
-    studies = [replace(first, folder=place, seed=one) for one, place in places.items()]
+    home = seeds[0] if runs is not None and len(seeds) == 1 else 0
+    lab = replace(lab, folder=runs or lab.folder / kind, home=home, command=_command(), console=console())
     if fast:
-        for study in studies:
-            run_fast(study)
+        for results_of_seed in run_fast(lab):
+            lab.console.print(results_table(results_of_seed))
     else:
-        reproduce(
-            *studies,
-            models=model or (),
-            results=results,
-            attacks=None if attacks == "none" else attacks,
-            attacked=attacked,
-            jobs=jobs,
-        )
+        write_cards(lab, run(lab, model or (), jobs=jobs))
     processes.stop()
 
 
@@ -145,8 +135,8 @@ def experiment(
     Models that are missing are trained, certified and attacked, and published under the folder of results; what is
     there is not made again. The experiment is a JSON file beside them, and a section of the page in the folder of docs.
     """
-    from prood.errors import ProodError
-    from prood.reproduce.experiments import EXPERIMENTS
+    from prood.errors import UnknownName
+    from prood.report.experiments import EXPERIMENTS
 
     kind = str(context.info_name)
     known = {one.name: one for one in EXPERIMENTS if one.kind == kind}
@@ -154,7 +144,7 @@ def experiment(
         for one in known.values():
             typer.echo(f"{one.name:<12} {one.title} ({one.paper})")
     elif name not in known:
-        raise ProodError(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
+        raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
     else:
         _perform([known[name]], _lab(recipe, runs, results, seeds, attacks, attacked, train, device), docs, again)
 
@@ -177,7 +167,7 @@ def everything(
     What is there already is not made again: started again after an interruption, it goes on. An experiment that cannot
     be made does not stop the others, and is named at the end.
     """
-    from prood.reproduce.experiments import EXPERIMENTS
+    from prood.report.experiments import EXPERIMENTS
 
     # Tables first: they train the models, and figures show all that are there.
     ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")
@@ -206,18 +196,18 @@ def claims(
     """
     from prood import processes
     from prood.cli.console import console
-    from prood.errors import ProodError
+    from prood.errors import Mismatch, Refuted
     from prood.evaluation import parse_radii
-    from prood.reproduce import check_claims, claims_table
+    from prood.report.claims import claims_table
+    from prood.studies import check_claims
+    from prood.studies.claims import Which
     from prood.studies.published import read_one
 
-    shown = console()
+    shown, radii = console(), [] if eps is None else parse_radii(eps)
     found = check_claims(
         read_one(file),
         model,
-        outside=[name for part in outside or [] for name in part.split(",") if name],
-        eps=[] if eps is None else parse_radii(eps),
-        method=method,
+        Which([name for part in outside or [] for name in part.split(",") if name], radii, method),
         folder=folder,
         device=device,
         console=shown,
@@ -227,10 +217,10 @@ def claims(
     processes.stop()
     compared = [claim for claim in found if claim.same_images]
     if not compared:
-        raise ProodError("none of these sets has the images here that were published: get the same ones")
+        raise Mismatch("none of these sets has the images here that were published: get the same ones")
     failed = sum(not claim.holds for claim in compared)
     if failed:
-        raise ProodError(f"{failed} of {len(compared)} evaluations differ from what {file} says")
+        raise Refuted(f"{failed} of {len(compared)} evaluations differ from what {file} says")
 
 
 def _lab(
@@ -243,35 +233,30 @@ def _lab(
     train: bool | None,
     device: str | None,
 ) -> Lab:
+
     from prood.cli.console import console
-    from prood.errors import ProodError
-    from prood.reproduce import STUDIES, Lab
+    from prood.errors import BadValue
+    from prood.studies import Lab, study_of
 
     try:
         numbers = tuple(map(int, seeds.split(",")))
     except ValueError:
-        raise ProodError(f"{seeds!r} are no seeds: write numbers such as 0,1,2") from None
-    preset = attacks or ("paper" if recipe in STUDIES else "fast")
-    return Lab(
-        recipe,
-        runs or Path("runs") / Path(recipe).stem,
-        results=results,
-        seeds=numbers,
-        attacks=None if preset == "none" else preset,
-        attacked=attacked or (100 if recipe in STUDIES else 20),
-        training=train,
-        device=device,
-        command=_command(),
-        console=console(),
-    )
+        raise BadValue(f"{seeds!r} are no seeds: write numbers such as 0,1,2") from None
+    study = study_of(recipe)
+    preset = attacks or study.attacks
+    preset = None if preset == "none" else preset
+    study = replace(study, attacks=preset, attacked=attacked or study.attacked)
+    folder = runs or Path("runs") / study.name
+    lab = Lab(study, folder, results, numbers, training=train, device=device)
+    return replace(lab, command=_command(), console=console())
 
 
 def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: bool) -> None:
     from prood import processes
     from prood.errors import ProodError
-    from prood.report.experiments import write_page
+    from prood.report.experiments import perform_all
+    from prood.report.experiments.page import write_page
     from prood.report.plots import check_packages
-    from prood.reproduce import perform_all
 
     check_packages()
     failed = perform_all(experiments, lab, again=again)

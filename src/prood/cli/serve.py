@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.pretrained import listed
 
 
@@ -48,8 +48,6 @@ def serve(
     from prood.serve import check_packages
 
     check_packages()
-    from dataclasses import replace
-
     import torch
     from rich.console import Console
 
@@ -61,7 +59,7 @@ def serve(
     cores = os.cpu_count() or 1
     if threads is not None:
         if threads > cores:  # thousands end the process inside torch
-            raise ProodError(f"--threads {threads} is more than this machine's {cores} cores: give {cores} or fewer")
+            raise BadValue(f"--threads {threads} is more than this machine's {cores} cores: give {cores} or fewer")
         torch.set_num_threads(threads)
     options = Options(
         batch=batch,
@@ -80,7 +78,6 @@ def serve(
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
         detector.threshold = threshold
-        about = replace(about, tpr=None)  # which was that of the model's own threshold
     bound = server.bind(host, port)
     for line in server.announcement(detector, about, options, host, bound.getsockname()[1]):
         console.print(line, markup=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 PRIOR = "Instead of --shift: the fraction of inputs, 0.1 say, that you expect to be out-distribution."
 
@@ -92,6 +92,6 @@ def combine(
 
     chosen = choice_of_shift(shift, prior)
     if chosen is None:
-        raise ProodError("a joint model needs its Δ: give --shift, or --prior and it follows from that")
+        raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
     join(classifier, discriminator, run, shift=chosen)
     print(f"wrote {run}")

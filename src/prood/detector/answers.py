@@ -9,18 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prood.bounds import Method, Norm
-from prood.errors import ProodError
-
-Floats = NDArray[np.float64]
-
-NO_THRESHOLD = (
-    "the detector has no rejection threshold: call calibrate(images) with in-distribution images, or give threshold=…"
-)
+from prood.detector.rule import NO_THRESHOLD, Rule
+from prood.errors import BadValue
+from prood.models.confidence import Floats
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The prediction of one image; `accepted` is None without a threshold, `p_value` without a calibration."""
+    """The prediction about one image; `accepted` is None without a threshold, `p_value` without a calibration."""
 
     label: int
     name: str
@@ -38,6 +34,9 @@ class Prediction:
     log((c − 1/K)/(1 − c)) for the confidence c: the same order, but with digits where c rounds to 1. `p_value` is that
     of the hypothesis that the image is in-distribution; None without a calibration. `probabilities` (N, K) are those of
     all classes, that of the label being the confidence itself.
+
+    A bare discriminator knows no classes: the label is −1, the name "–", and `confidence`, what the threshold is
+    compared with, is g.
     """
 
     label: NDArray[np.int64]
@@ -45,16 +44,18 @@ class Prediction:
     confidence: Floats
     p_in: Floats
     score: Floats
-    threshold: float | None
+    rule: Rule
     p_value: Floats | None
     probabilities: Floats
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
         """confidence ≥ threshold, the one comparison by which an image is accepted."""
-        if self.threshold is None:
-            raise ProodError(NO_THRESHOLD)
-        return np.asarray(self.confidence >= self.threshold)
+        return self.rule.accepts(self.confidence)
+
+    @property
+    def threshold(self) -> float | None:
+        return self.rule.threshold
 
     def __len__(self) -> int:
         return len(self.label)
@@ -65,7 +66,7 @@ class Prediction:
             self.name[place],
             float(self.confidence[place]),
             float(self.p_in[place]),
-            None if self.threshold is None else bool(self.confidence[place] >= self.threshold),
+            None if self.threshold is None else bool(self.accepted[place]),
             None if self.p_value is None else float(self.p_value[place]),
         )
 
@@ -84,13 +85,13 @@ class Certified:
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """What is proven of each image in the ball of radius `eps`. `proof[3]` is that of the fourth, as plain values.
+    """What is proven about each image in the ball of radius `eps`. `proof[3]` is that of the fourth, as plain values.
 
-    No image in the ball (and in [0, 1]^d) gets a confidence above `upper_bound` (Eq. 4).
+    No image in the ball (and in [0, 1]^d) gets a confidence above `upper_bound` (Eq. 4); of a bare discriminator, no g.
     """
 
     upper_bound: Floats
-    threshold: float | None
+    rule: Rule
     eps: float
     method: Method
     norm: Norm
@@ -99,15 +100,17 @@ class Proof:
     @property
     def rejected(self) -> NDArray[np.bool_]:
         """Whether every image in the ball is provably rejected: upper_bound < threshold."""
-        if self.threshold is None:
-            raise ProodError(NO_THRESHOLD)
-        return np.asarray(self.upper_bound < self.threshold)
+        return self.rule.rejects(self.upper_bound)
+
+    @property
+    def threshold(self) -> float | None:
+        return self.rule.threshold
 
     @property
     def radius(self) -> Floats:
         """The largest radius found at which it provably stays rejected; NaN where it is not (or not provably)."""
         if self.found is None:
-            raise ProodError(NO_THRESHOLD)
+            raise BadValue(NO_THRESHOLD)
         return self.found
 
     def __len__(self) -> int:
@@ -117,7 +120,7 @@ class Proof:
         bound = float(self.upper_bound[place])
         if self.threshold is None or self.found is None:
             return Certified(bound, None, None)
-        return Certified(bound, bound < self.threshold, float(self.found[place]))
+        return Certified(bound, bool(self.rejected[place]), float(self.found[place]))
 
     def __iter__(self) -> Iterator[Certified]:
         return (self[place] for place in range(len(self)))

@@ -21,15 +21,12 @@ true where scores are rounded, as confidences near 1 are.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from prood.errors import ProodError
-
-Floats = NDArray[np.float64]
+from prood.errors import BadValue
+from prood.models.confidence import Floats, order_statistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,44 +58,11 @@ class Calibration:
         return np.asarray((1 + np.searchsorted(self.scores, scores, side="right")) / (len(self) + 1))
 
 
-def calibrated(scores: Floats, confidences: Floats, *, tpr: float, confidence: float) -> Calibration:
-    """The calibration by these scores, and by the confidences of the same images."""
+def calibrated(scores: Floats, values: Floats, *, tpr: float, confidence: float) -> Calibration:
+    """The calibration by these scores, and by what is compared of the same images: their confidences."""
     if np.isnan(scores).any():
-        raise ProodError("a calibration score is NaN: look for the image, or the weight, that makes it so")
+        raise BadValue("a calibration score is NaN: look for the image, or the weight, that makes it so")
     k = order_statistic(len(scores), tpr=tpr, confidence=confidence)
     # Sorted on its own: the guarantee is about what is compared, and that is the confidence.
-    threshold = float(np.sort(confidences)[k - 1])
-    ordered = np.sort(scores)
+    threshold, ordered = float(np.sort(values)[k - 1]), np.sort(scores)
     return Calibration(threshold, float(ordered[k - 1]), k, tpr, confidence, ordered)
-
-
-def order_statistic(n: int, *, tpr: float, confidence: float) -> int:
-    """The largest k with P(Beta(n − k + 1, k) ≥ tpr) ≥ confidence: which of n sorted scores is the threshold."""
-    for name, value in {"tpr": tpr, "confidence": confidence}.items():
-        if not 0 < value < 1:
-            raise ProodError(f"{name} is a probability above 0 and below 1, not {value}")
-    # P(Binomial(n, 1 − tpr) ≥ k) ≥ confidence, that is log P(Binomial ≤ k − 1) ≤ log(1 − confidence): summed from the
-    # first term on, with the ratio of neighbours, so that nothing underflows.
-    limit = math.log1p(-confidence)
-    odds = math.log1p(-tpr) - math.log(tpr)
-    term = below = n * math.log(tpr)
-    k = 0
-    while k < n and below <= limit:
-        k += 1
-        term += math.log((n - k + 1) / k) + odds
-        below = max(below, term) + math.log1p(math.exp(-abs(below - term)))
-    if k == 0:
-        raise ProodError(
-            f"{n} images are too few to calibrate a true positive rate of {tpr} with confidence {confidence}: it takes "
-            f"at least {needed(tpr, confidence)}"
-        )
-    return k
-
-
-def needed(tpr: float, confidence: float) -> int:
-    """The fewest images from which there is a threshold: the smallest n with 1 − tprⁿ ≥ confidence."""
-    limit, step = math.log1p(-confidence), math.log(tpr)
-    n = max(1, math.floor(limit / step))
-    while n * step > limit:  # the very comparison that `order_statistic` makes
-        n += 1
-    return n

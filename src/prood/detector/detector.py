@@ -1,24 +1,27 @@
-"""The deployable object: a joint model, the confidence below which it rejects, and what it can prove of an image."""
+"""The deployable object: the one way from images to answers and to proofs about them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from prood import processes
-from prood.bounds import Method, Norm
-from prood.detector.answers import Floats, Prediction, Proof
+from prood import bounds, processes
+from prood.bounds.radius import nested
+from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
-from prood.errors import ProodError, first_line
-from prood.models import Discriminator, ProoD
-from prood.models.joint import checked_threshold, confidence_logit
+from prood.detector.rule import Rule
+from prood.errors import BadValue, Diverged, Mismatch, Unsupported, first_line
+from prood.models import Discriminator, ProoD, Score, score_of
+from prood.models.confidence import Floats, logistic
+from prood.models.joint import confidence_logit
 
 
 class Detector:
@@ -26,14 +29,16 @@ class Detector:
 
         Detector(prood.load("runs/prood"))                        # its classes and threshold are the file's
         Detector(my_classifier, discriminator, shift=3.0)         # any module that returns logits
+        Detector(discriminator)                                   # it only accepts or rejects
 
-    An image is accepted if its confidence is at least `threshold`, a float64 number; this one comparison decides in
-    `predict`, in `certify` and in the adapters. `classes` are the names of the classes. The model is used as it is,
-    not copied: it is moved to the device and put into eval mode. `image`, the shape (channels, height, width) that
-    the model takes, is needed only for a discriminator that was not built by `prood.discriminator`.
+    `rule` decides by one comparison, in `predict`, in `certify` and in the adapters: an image is accepted if its
+    confidence (g, of a bare discriminator) is at least `threshold`. `classes` are the names of the classes. The model
+    is used as it is, not copied: it is moved to the device and put into eval mode. `image`, the shape (channels,
+    height, width) that the model takes, is needed only for a discriminator that was not built by `prood.discriminator`.
     """
 
     calibration: Calibration | None
+    tpr: float | None  # the share of the in-distribution that passes, where the threshold's origin tells
 
     def __init__(
         self,
@@ -47,24 +52,46 @@ class Detector:
         device: str | torch.device = "cpu",
     ) -> None:
         self.device = processes.device(str(device))
-        self.model = _joint(model, discriminator, shift).to(self.device).eval()
-        self.shape = _shape(self.model.discriminator, image)
+        self.model = _model(model, discriminator, shift).to(self.device).eval()
+        self.shape = self.discriminator.image if image is None else _shape(image)
         self.count = _count(self.model, self.shape, self.device)
-        names = self.model.classes if classes is None else tuple(classes)
-        if names is not None and len(names) != self.count:
-            raise ProodError(f"there are {len(names)} names of classes, and the classifier has {self.count} classes")
-        self.classes = tuple(map(str, range(self.count))) if names is None else names
-        self._threshold = _checked(self.model.threshold if threshold is None else threshold)
-        self.calibration = None
+        if isinstance(self.model, ProoD):
+            classes = self.model.classes if classes is None else tuple(classes)
+            threshold = self.model.threshold if threshold is None else threshold
+        if classes is not None and len(classes) != self.count:
+            raise Mismatch(f"there are {len(classes)} names of classes, and the classifier has {self.count} classes")
+        self.classes = tuple(map(str, range(self.count)) if classes is None else classes)
+        self.rule = Rule(self.count or None).at(threshold)
+        self.calibration = self.tpr = None
+
+    @property
+    def discriminator(self) -> Discriminator:
+        return self.model.discriminator if isinstance(self.model, ProoD) else self.model
+
+    def joint(self) -> ProoD:
+        """The model, for those who need its classifier: a bare discriminator is refused."""
+        if isinstance(self.model, ProoD):
+            return self.model
+        raise Unsupported("this is a discriminator and no joint model: make one with 'prood train prood' or combine")
+
+    @property
+    def score(self) -> Score:
+        """What attacks maximise and rankings compare."""
+        return score_of(self.model)
+
+    @property
+    def shift(self) -> float:
+        return self.model.shift.item() if isinstance(self.model, ProoD) else 0.0
 
     @property
     def threshold(self) -> float | None:
-        """An image with a smaller confidence is rejected. Setting it drops the calibration, which it is no part of."""
-        return self._threshold
+        """An image with a smaller confidence is rejected. Setting it drops the calibration, which no longer applies."""
+        return self.rule.threshold
 
     @threshold.setter
     def threshold(self, threshold: float | None) -> None:
-        self._threshold, self.calibration = _checked(threshold), None
+        self.rule = self.rule.at(threshold)
+        self.calibration = self.tpr = None
 
     def calibrate(
         self, images: Images, *, tpr: float = 0.95, confidence: float = 0.95, batch: int = 256
@@ -76,50 +103,97 @@ class Detector:
         are. It takes 59 images for the default values.
         """
         *_, scores = self._outputs(images, batch)
-        found = calibrated(scores, self._confidence(scores), tpr=tpr, confidence=confidence)
+        found = calibrated(scores, self.rule.value(scores), tpr=tpr, confidence=confidence)
         self.use(found)
         return found
 
     def use(self, calibration: Calibration) -> None:
         """Take over a calibration that was made before, with this model."""
-        self._threshold, self.calibration = checked_threshold(calibration.threshold), calibration
+        self.threshold = calibration.threshold
+        self.calibration, self.tpr = calibration, calibration.tpr
 
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
-        labels, logits, g, scores = self._outputs(images, batch)
-        confidence, p_in = self._confidence(scores), _sigmoid(g)
+        logits, g, scores = self._outputs(images, batch)
+        labels = logits.argmax(1) if self.count else np.full(len(g), -1)
+        confidence, p_in = self.rule.value(scores), logistic(g)
         return Prediction(
             label=labels,
-            name=tuple(self.classes[label] for label in labels),
+            name=tuple(self.classes[label] if self.count else "–" for label in labels),
             confidence=confidence,
             p_in=p_in,
             score=scores,
-            threshold=self.threshold,
+            rule=self.rule,
             p_value=None if self.calibration is None else self.calibration.p_values(scores),
-            probabilities=_probabilities(logits, p_in, labels, confidence),
+            probabilities=_probabilities(logits, p_in, labels, confidence) if self.count else logits,
         )
 
     def certify(
-        self, images: Images, eps: float, *, method: Method = "best", norm: Norm = "linf", batch: int = 64
+        self,
+        images: Images,
+        eps: float,
+        *,
+        method: bounds.Method = "best",
+        norm: bounds.Norm = "linf",
+        batch: int = 64,
     ) -> Proof:
         """A bound of the confidence over the ball of radius `eps`, and how far each image provably stays rejected.
 
         Without a threshold there is only the bound. The radius is searched up to the whole of [0, 1]^d.
         """
         radius = _radius(eps)
-        self.model.eval()
-        bounds, radii = [np.zeros(0)], [np.zeros(0)]
+        found, radii = [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
-            some = stack.to(self.device)
-            stop = self.threshold if method == "auto" else None  # others give the bound that does not depend on it
-            bound = _array(self.model.upper_bound(some, radius, threshold=stop, method=method, norm=norm))
-            bounds.append(bound)
+            bound = self.upper_bound(stack, radius, method=method, norm=norm)
+            found.append(bound)
             if self.threshold is not None:
-                reach = _array(self.model.certified_radius(some, self.threshold, method=method, norm=norm))
-                # The bisection may end a step below a radius at which it is proven.
-                radii.append(np.where(bound < self.threshold, np.fmax(reach, radius), reach))
-        found = None if self.threshold is None else np.concatenate(radii)
-        return Proof(np.concatenate(bounds), self.threshold, radius, method, norm, found)
+                reach = self.certified_radius(stack, method=method, norm=norm)
+                radii.append(self.rule.reach(reach, bound[:, None], [radius]))
+        reached = None if self.threshold is None else np.concatenate(radii)
+        return Proof(np.concatenate(found), self.rule, radius, method, norm, reached)
+
+    def upper_bounds(
+        self, images: Images, eps: Sequence[float], *, batch: int = 64, **options: Unpack[bounds.Options]
+    ) -> Floats:
+        """The bounds (N, R) at several radii: what is proven about a ball holds for those inside it."""
+        radii, found = [_radius(one) for one in eps], [np.zeros((0, len(eps)))]
+        for stack in read(images, self.shape, batch=batch):
+            found.append(np.stack([self.upper_bound(stack, radius, **options) for radius in radii], 1))
+        return self.nested(np.concatenate(found), radii)
+
+    @staticmethod
+    def nested(found: Floats, eps: Sequence[float]) -> Floats:
+        """Bounds (N, R) that were computed for each ball alone, with what those of larger balls prove."""
+        return _array(nested(torch.from_numpy(found), eps))
+
+    def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Floats:
+        """The bound for each image of a batch as `read` gives it, with one radius for all or one for each."""
+        stop = self.rule.stop(self.shift) if options.get("method") == "auto" else None  # others give the same anyway
+        return _array(self.rule.bound(self._in_logit(self.bound_of_g(images, eps, stop, **options))))
+
+    def certified_radius(self, images: Tensor, **options: Unpack[bounds.Options]) -> Floats:
+        """The radius up to which each image of a batch provably stays rejected, by bisection; NaN: it is not."""
+        stop = self.rule.stop(self.shift)
+
+        def bound(some: Tensor, eps: Tensor) -> Tensor:
+            return self.rule.bound(self._in_logit(self.bound_of_g(some, eps, stop, **options)))
+
+        norm, threshold = options.get("norm", "linf"), self.rule.required
+        return _array(bounds.certified_radius(bound, images.to(self.device), threshold, norm=norm))
+
+    def bound_of_g(
+        self, images: Tensor, eps: float | Tensor, stop: float | None = None, **options: Unpack[bounds.Options]
+    ) -> Tensor:
+        """ḡ, without the shift: what certificates state. The methods auto and bab end where it is below `stop`."""
+        self.model.eval()  # somebody may have gone on training it
+        radii = eps.to(self.device) if isinstance(eps, Tensor) else eps
+        return self.discriminator.upper_bound(images.to(self.device), radii, threshold=stop, **options)
+
+    @torch.no_grad()
+    def anywhere(self, points: Tensor) -> tuple[Floats, Floats]:
+        """Confidences and p(in) of any numbers at all: `predict` refuses pixels outside [0, 1]."""
+        _, g, scores = self._pass(points)
+        return self.rule.value(scores), logistic(g)
 
     def to(self, device: str | torch.device) -> Detector:
         """Move the model, in place as `nn.Module.to` does."""
@@ -140,34 +214,28 @@ class Detector:
 
         return load(path, device)
 
+    def _in_logit(self, bound: Tensor) -> Tensor:
+        return self.model.shifted(bound) if isinstance(self.model, ProoD) else bound
+
     @torch.no_grad()
-    def _outputs(self, images: Images, batch: int) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
-        """Labels, the classifier's logits, g + Δ, and the scores log((c − 1/K)/(1 − c))."""
-        self.model.eval()  # somebody may have gone on training it
-        labels, gs, scores = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
-        rows = [np.zeros((0, self.count))]
+    def _outputs(self, images: Images, batch: int) -> tuple[Floats, Floats, Floats]:
+        """The classifier's logits (N, K), g + Δ, and the scores log((c − 1/K)/(1 − c)), or g."""
+        self.model.eval()
+        parts = [(np.zeros((0, self.count)), np.zeros(0), np.zeros(0))]
         for stack in read(images, self.shape, batch=batch):
-            some = stack.to(self.device)
+            parts.append(self._pass(stack))
+            if np.isnan(parts[-1][2]).any():
+                raise Diverged("the model's confidence is NaN: look for the weight that makes it so")
+        logits, g, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
+        return logits, g, scores
+
+    def _pass(self, images: Tensor) -> tuple[Floats, Floats, Floats]:
+        some = images.to(self.device)
+        if isinstance(self.model, ProoD):
             logits, g = self.model.logits(some), self.model.in_logit(some)
-            score = _array(confidence_logit(logits, g))
-            if np.isnan(score).any():
-                raise ProodError("the model's confidence is NaN: look for the weight that makes it so")
-            labels.append(logits.argmax(1).cpu().numpy())
-            rows.append(_array(logits))
-            gs.append(_array(g))
-            scores.append(score)
-        return np.concatenate(labels), np.concatenate(rows), np.concatenate(gs), np.concatenate(scores)
-
-    def _confidence(self, scores: Floats) -> Floats:
-        return np.asarray((self.count - 1) / self.count * _sigmoid(scores) + 1 / self.count)
-
-
-def _sigmoid(values: Floats) -> Floats:
-    """By NumPy, which gives equal numbers equal results wherever they stand in an array; torch does not.
-
-    So equal scores have equal confidences, in whatever batch. `ProoD.upper_bound` leaves room for such differences.
-    """
-    return np.asarray(1 / (1 + np.exp(-np.clip(values, -700, 700))))  # no overflow; beyond it is 0 or 1 anyway
+            return _array(logits), _array(g), _array(confidence_logit(logits, g))
+        g = self.model.covered(some)
+        return np.zeros((len(g), 0)), _array(g), _array(g)
 
 
 def _probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
@@ -187,43 +255,40 @@ def _radius(eps: float) -> float:
     try:
         radius = float(eps)
     except (TypeError, ValueError):
-        raise ProodError(f"eps is one radius for all images, not {eps!r}: call certify once for each") from None
+        raise BadValue(f"eps is one radius for all images, not {eps!r}: call certify once for each") from None
     if not (radius >= 0 and math.isfinite(radius)):
-        raise ProodError(f"eps is a finite radius and not negative: not {radius}")
+        raise BadValue(f"eps is a finite radius and not negative: not {radius}")
     return radius
 
 
-def _joint(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD:
-    if isinstance(model, ProoD):
+def _model(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
+    if isinstance(model, ProoD | Discriminator):
         if discriminator is not None or shift is not None:
-            raise ProodError("a joint model has its discriminator and its shift: give the classifier alone with others")
+            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
         return model
     if not isinstance(model, nn.Module):
-        raise ProodError(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
+        raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
     if discriminator is None:
-        raise ProodError("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
+        raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
     return ProoD(model, discriminator, 0.0 if shift is None else shift)
 
 
-def _shape(discriminator: Discriminator, image: Sequence[int] | None) -> Shape:
-    if image is None:
-        return discriminator.image
+def _shape(image: Sequence[int]) -> Shape:
     if len(image) != 3:
-        raise ProodError(f"an image has the shape (channels, height, width), not {tuple(image)}")
+        raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)}")
     channels, height, width = image
     return int(channels), int(height), int(width)
 
 
-def _count(model: ProoD, shape: Shape, device: torch.device) -> int:
-    """The number of classes, from one grey image; it also shows that the two networks take the same images."""
+def _count(model: ProoD | Discriminator, shape: Shape, device: torch.device) -> int:
+    """The number of classes, 0 of a bare discriminator; the grey image shows that both networks take such images."""
     grey = torch.full((1, *shape), 0.5, device=device)
     try:
         with torch.no_grad():
-            model.in_logit(grey)
-            return model.logits(grey).shape[1]
+            if isinstance(model, ProoD):
+                model.in_logit(grey)
+                return model.logits(grey).shape[1]
+            model.covered(grey)
+            return 0
     except (RuntimeError, ValueError) as error:
-        raise ProodError(f"the model does not take images of shape {shape}: {first_line(error)}") from None
-
-
-def _checked(threshold: float | None) -> float | None:
-    return None if threshold is None else checked_threshold(threshold)
+        raise Mismatch(f"the model does not take images of shape {shape}: {first_line(error)}") from None

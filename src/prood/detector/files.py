@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ import torch
 from prood import models
 from prood.atomic import write_text
 from prood.detector.calibration import Calibration
-from prood.errors import ProodError
+from prood.errors import AlreadyThere, Damaged, Mismatch, NoAccess, Unsupported
 from prood.models import MODEL_FILE, fingerprint, model_path
 
 if TYPE_CHECKING:
@@ -24,15 +24,9 @@ _NUMBERS = ("threshold", "score", "index", "tpr", "confidence")
 
 def save(detector: Detector, folder: Path) -> None:
     if (folder / MODEL_FILE).exists() or (folder / CALIBRATION_FILE).exists() or folder.is_file():
-        raise ProodError(f"there is something at {folder} already, a run perhaps: save the detector in a new folder")
-    found = detector.calibration
-    models.save(
-        detector.model,
-        folder / MODEL_FILE,
-        classes=list(detector.classes),
-        threshold=detector.threshold,
-        tpr=None if found is None else found.tpr,
-    )
+        raise AlreadyThere(f"there is something at {folder} already, a run perhaps: save the detector in a new folder")
+    facts: dict[str, Any] = {"threshold": detector.threshold, "tpr": detector.tpr}
+    models.save(detector.model, folder / MODEL_FILE, classes=list(detector.classes) or None, **facts)
     save_calibration(detector, folder)
 
 
@@ -49,11 +43,12 @@ def load(path: Path | str, device: str | torch.device) -> Detector:
     from prood.detector.detector import Detector
 
     model, about = models.load(path)
-    if not isinstance(model, models.ProoD):
-        what = "a discriminator" if isinstance(model, models.Discriminator) else "a classifier"
-        raise ProodError(f"{path} holds {what} and no joint model: make one with 'prood train prood', combine or wrap")
+    if not isinstance(model, models.ProoD | models.Discriminator):
+        raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
     weights = fingerprint(model)
-    detector = Detector(model, threshold=about.threshold, classes=about.classes, device=device)
+    names = about.classes if isinstance(model, models.ProoD) else None
+    detector = Detector(model, threshold=about.threshold, classes=names, device=device)
+    detector.tpr = about.tpr
     file = model_path(path).with_name(CALIBRATION_FILE)
     if Path(path).is_dir() and file.is_file():
         detector.use(_calibration(file, weights))
@@ -64,7 +59,7 @@ def _calibration(file: Path, weights: str) -> Calibration:
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ProodError(f"cannot read {file}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
     try:
         facts = json.loads(text)
         scores = np.asarray(facts["scores"], dtype=np.float64)
@@ -72,9 +67,9 @@ def _calibration(file: Path, weights: str) -> Calibration:
         sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())
         sound = sound and scores[found.index - 1] == found.score and isinstance(found.threshold, float)
     except (ValueError, KeyError, TypeError) as error:
-        raise ProodError(f"cannot read {file} ({error!r}): calibrate the detector again") from None
+        raise Damaged(f"cannot read {file} ({error!r}): calibrate the detector again") from None
     if not sound:
-        raise ProodError(f"{file} is not a calibration as Prood writes it: calibrate the detector again")
+        raise Damaged(f"{file} is not a calibration as Prood writes it: calibrate the detector again")
     if facts.get("weights") != weights:
-        raise ProodError(f"{file} was made with other weights than the model beside it: calibrate the detector again")
+        raise Mismatch(f"{file} was made with other weights than the model beside it: calibrate the detector again")
     return found

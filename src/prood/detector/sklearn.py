@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from prood.detector.answers import Floats, Prediction
+from prood.detector.answers import Prediction
 from prood.detector.detector import Detector
+from prood.models.confidence import Floats
 
 
 class OutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -74,6 +74,7 @@ def evaluate(
     if options.store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             settle(options.store, asked)
+    processes.barrier()  # what one process has stored, all find in the folder from now on
     return Results(asked)
 
 
@@ -175,7 +176,8 @@ def _known(reuse: Results | None, score: Score, settings: dict[str, Any]) -> Ten
     for one in reuse:
         found = (one.eps, one.certificate, one.fingerprints.get("model"), one.fingerprints.get("outside"))
         if found == wanted and one.scores is not None:
-            return torch.from_numpy(one.scores.certified)
+            with suppress(Damaged):  # then they are computed again
+                return torch.from_numpy(one.scores.certified)
     return None
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood.errors import BadValue, Diverged, UnknownName
+from prood.models.confidence import order_statistic, threshold_at
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -48,8 +49,7 @@ def fpr(inside: Values, outside: Values, tpr: float = TPR) -> float:
 
 def threshold(inside: Values, tpr: float = TPR) -> float:
     """The largest in-distribution score t with P(h(x) ≥ t) ≥ `tpr`: a quantile without interpolation."""
-    ordered = np.sort(_read(inside))
-    return float(ordered[len(ordered) - _needed(len(ordered), tpr)])
+    return threshold_at(_read(inside), tpr)
 
 
 def auc_ties_half(inside: Values, outside: Values) -> float:
@@ -153,18 +153,11 @@ def _auc(not_above: Counts, size: int) -> Floats:
 
 def _fpr(not_above: Counts, size: int, tpr: float = TPR) -> Floats:
     """P(c(z) > n − k) over the last axis: h(z) reaches the k-th largest h(x) if at most k − 1 of them are above it."""
-    reaching = np.count_nonzero(not_above > size - _needed(size, tpr), axis=-1)
+    reaching = np.count_nonzero(not_above > order_statistic(size, tpr=tpr) - 1, axis=-1)
     return np.asarray(reaching / not_above.shape[-1])
 
 
 _OF_COUNTS: dict[str, Callable[[Counts, int], Floats]] = {"auc": _auc, "fpr": _fpr}
-
-
-def _needed(size: int, tpr: float) -> int:
-    """The smallest k with k/n ≥ tpr, for which ⌈tpr·n⌉ is one too many where the product is rounded up."""
-    if not 0 < tpr <= 1:
-        raise BadValue(f"a true positive rate is above 0 and at most 1, not {tpr}")
-    return 1 + int(np.searchsorted(np.arange(1, size + 1) / size, tpr))
 
 
 def _draws(inside: int, outside: int, resamples: int, seed: int) -> Iterator[tuple[Counts, Counts]]:

@@ -169,7 +169,7 @@ def _added(folder: Path) -> list[Evaluation]:
     file = folder / NEW_FILE
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     found = []
     for line in lines:

@@ -107,16 +107,14 @@ def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:
             holders.setdefault(name, []).append(place)
     names: dict[tuple[Path, str], str] = {}
     for name, places in holders.items():
-        paths = [place.parent if place.name == name else place for place in places]
-        if len(set(paths)) < len(paths):
+        paths = {place: place.parent if place.name == name else place for place in places}
+        if len(set(paths.values())) < len(paths):
             raise Mismatch(f"two of these results are of a model {name!r} in {places[-1]}: name one of them")
         kept = 0 if len(places) == 1 else 1
-        while len({path.parts[-kept:] for path in paths}) < len(paths):
+        while len({path.parts[-kept:] for path in paths.values()}) < len(paths):
             kept += 1
-        names |= {
-            (place, name): "/".join([*path.parts[len(path.parts) - kept :], name])
-            for place, path in zip(places, paths, strict=True)
-        }
+        for place, path in paths.items():
+            names[place, name] = "/".join([*path.parts[len(path.parts) - kept :], name])
     return names
 
 

@@ -63,7 +63,7 @@ def _compared(path: Path | str, detector: Detector, images: Tensor) -> Agreement
     for eps in RADII:
         got = run(session, images, eps)
         radius = float(np.float32(eps))
-        expected["upper_bound"] = detector.model.upper_bound(images, radius).numpy()
+        expected["upper_bound"] = detector.upper_bound(images, radius)
         for name in OUTPUTS:
             found[name] = max(found[name], _distance(got[name], expected[name]))
         above = max(np.max(values - got["upper_bound"]) for values in (got["confidence"], expected["confidence"]))
@@ -108,7 +108,7 @@ def examples(detector: Detector) -> Tensor:
 
 @torch.no_grad()
 def _expected(detector: Detector, images: Tensor) -> tuple[Tensor, dict[str, NDArray[Any]]]:
-    model = detector.model.eval()
+    model = detector.joint().eval()
     said = detector.predict(images)
     values = {
         "probabilities": model.log_probabilities(images).exp().numpy(),

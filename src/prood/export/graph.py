@@ -8,6 +8,7 @@ from torch.func import functional_call
 
 from prood.export.proof import Proof, deployed_layer, layers_of, proof_layer
 from prood.models import ProoD
+from prood.models.confidence import confidence_bound
 from prood.models.discriminators import beyond_images
 
 INPUTS = ("images", "eps")
@@ -43,7 +44,7 @@ class Graph(nn.Module):
         classes = logits.shape[1]
         exact = torch.softmax(logits, 1) * inside + outside * (1 / classes)
         confidence = exact.amax(1).clamp(max=1)
-        upper_bound = self.cap(self.in_logit_bound(images, eps), classes)
+        upper_bound = confidence_bound(self.in_logit_bound(images, eps), classes, sigmoid, ROOM)
         proven = ((images >= 0) & (images <= 1)).flatten(1).all(1) & (eps >= 0)  # false for NaN
         upper_bound = torch.where(proven, upper_bound, 1.0)
         return in_order_of(logits, exact), inside[:, 0], confidence, upper_bound
@@ -55,12 +56,6 @@ class Graph(nn.Module):
         bound: Tensor = functional_call(self.proof, wide, (images, eps)) + self.shift
         bound = torch.maximum(bound, bound.float().double())
         return torch.where((bound < 0) & (bound > -_TINY), 0.0, bound)
-
-    @staticmethod
-    def cap(g: Tensor, classes: int) -> Tensor:
-        """(K−1)/K·σ(g) + 1/K (Eq. 4), with room for the errors of the functions."""
-        cap = (classes - 1) / classes * sigmoid(g) + 1 / classes
-        return (cap + ROOM * cap).clamp(max=1)
 
 
 def sigmoid(x: Tensor) -> Tensor:

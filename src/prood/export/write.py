@@ -63,7 +63,7 @@ def build(detector: Detector, opset: int, facts: dict[str, str]) -> Any:
     """The ONNX model: the classifier by torch's exporter, all that a proof rests on by our own."""
     from onnx import TensorProto, checker, helper
 
-    model = detector.model.eval()
+    model = detector.joint().eval()
     classifier = classifier_model(model.classifier, torch.zeros(2, *detector.shape), opset)
     writer = guard_nodes(model, detector)
     graph = helper.make_graph(
@@ -120,13 +120,13 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         source, model = model_path(model), Detector.load(model)
         facts["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
     detector = model if isinstance(model, Detector) else Detector(model)
-    if isinstance(detector.model, Fusion):
+    if isinstance(detector.joint(), Fusion):
         raise Unsupported("a fused model cannot be exported yet: export a joint model, of 'prood combine' say")
     facts |= {
         "version": __version__,
         "image": json.dumps(detector.shape),
         "classes": json.dumps(detector.classes, ensure_ascii=False),
-        "shift": repr(detector.model.shift.item()),
+        "shift": repr(detector.shift),
         "weights": fingerprint(detector.model),
         "norm": "linf",
         "method": "best",

@@ -29,8 +29,7 @@ class ACET(Adversarial):
 
     weight: float = option(1.0, "of the out-distribution's loss")
 
-    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         eps = self.radius(step)
         attacked = self.attack(model, batch_out, eps, lambda images: log_confidence(model(images)))
         inside, outside = separate(model(interlace(batch_in.images, attacked)))

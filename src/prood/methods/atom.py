@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from prood.data import Images
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.methods.attack import Adversarial, deployed
 from prood.methods.base import Batch, Loss, Step
 from prood.methods.declaring import option, register
@@ -38,18 +38,15 @@ class ATOM(Adversarial):
     score = NotExtra
 
     weight: float = option(1.0, "of the outliers' loss")
-    quantile: float = option(
-        0.125, "this fraction of the outliers, those most like the in-distribution, is passed over", high=1
-    )
-    mined: float = option(0.25, "the next fraction is trained on", high=1, above=True)
+    quantile: float = option(0.125, "share of the outliers, the most in-distribution ones, that is skipped", high=1)
+    mined: float = option(0.25, "share of the outliers, the next ones, that is trained on", high=1, above=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.quantile + self.mined > 1:
-            raise ProodError(f"quantile = {self.quantile} and mined = {self.mined} are together more than all outliers")
+            raise BadValue(f"quantile = {self.quantile} and mined = {self.mined} are together more than all outliers")
 
-    def __call__(self, model: ExtraClass, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: ExtraClass, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         eps = self.radius(step)
         mined = self.mine(model, batch_out)
         attacked = self.attack(model, mined, eps, lambda images: not_last(model.extended(images)))

@@ -47,7 +47,7 @@ class Adversarial(Objective):
     """Base of the objectives that train on attacked images: how they are attacked."""
 
     eps: float = option(0.01, "radius of the ball around the images that are attacked, in the maximum norm", high=1)
-    eps_ramp: float = option(0.0, "ε grows linearly from 0 over so many epochs")
+    eps_ramp: float = option(0.0, "epochs over which ε grows linearly from 0")
     attack_steps: int = option(5, "gradient steps of the attack")
     attack_step_size: float = option(0.25, "length of a step, in units of ε")
 

@@ -83,7 +83,8 @@ class Method:
 class Objective(Method):
     """A method that is trained: frozen options and a loss. The loop around it is written once."""
 
-    def __call__(self, model: Any, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
+    def __call__(self, model: Any, batch_in: Batch, batch_out: Any, step: Step) -> Loss:
+        """The loss, and numbers to log. `batch_out` is a Batch, or None if the method needs no out-distribution."""
         raise TypeError(f"{type(self).__name__} does not define the loss")
 
     def diagnose(self, logs: dict[str, float]) -> str | None:

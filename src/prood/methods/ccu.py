@@ -63,8 +63,7 @@ class CCU(Objective):
         for value in model.ratio.state_dict().values():  # every process saw its own rows; all take the first one's
             value.copy_(processes.total(value * processes.is_main()))
 
-    def __call__(self, model: MixtureClassifier, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: MixtureClassifier, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         images = interlace(batch_in.images, batch_out.images)
         density_in, density_out = model.ratio.log_densities(images)
         g = density_in - density_out

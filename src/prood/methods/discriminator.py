@@ -34,26 +34,19 @@ class CertifiedDiscriminator(Objective):
     score = InLogit
 
     eps: float = option(0.01, "radius of the ball around out-distribution images, in the maximum norm", high=1)
-    bound: Literal["crown-ibp", "ibp"] = option(
-        "crown-ibp", "ibp (the paper's) or crown-ibp (linear, beside a short attack)"
-    )
-    eps_ramp: float = option(0.0, "ε grows linearly from 0 over so many epochs")
-    kappa_ramp: float = option(0.0, "the weight κ of the out-distribution grows linearly from 0 over so many epochs")
-    certified_weight: float = option(
-        0.4, "crown-ibp only: the bound's share in the out-distribution's loss; the attack has the rest", high=1
-    )
+    bound: Literal["crown-ibp", "ibp"] = option("crown-ibp", "ibp (the paper's), or linear beside a short attack")
+    eps_ramp: float = option(0.0, "epochs over which ε grows linearly from 0")
+    kappa_ramp: float = option(0.0, "epochs over which κ, the out-distribution's weight, grows linearly from 0")
+    certified_weight: float = option(0.4, "crown-ibp only: share of the bound, beside the attack's", high=1)
     attack_steps: int = option(2, "crown-ibp only: gradient steps of the attack")
     attack_step_size: float = option(0.75, "crown-ibp only: length of a step, in units of ε")
-    loss: Literal["paper", "official"] = option(
-        "paper", "paper (Eq. 5) or official, log(e + e^g) as in the authors' code"
-    )
+    loss: Literal["paper", "official"] = option("paper", "paper (Eq. 5) or official, log(e + e^g) as in their code")
 
     @property
     def needs_noise(self) -> bool:
         return self.bound != "ibp"
 
-    def __call__(self, model: Discriminator, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: Discriminator, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         eps = self.eps * ramp(step, self.eps_ramp)
         forward = self._interval if self.bound == "ibp" else self._multi_task
         g_in, upper, loss_out, logs = forward(model, batch_in, batch_out, eps)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from prood.bounds.box import widen
 from prood.data import Images
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.methods.base import Batch, Loss, Objective, Step, interlace, separate
 from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
@@ -42,27 +42,18 @@ class EB(Objective):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.m_in >= self.m_out:
-            raise ProodError(
-                f"m_in = {self.m_in} must lie below m_out = {self.m_out}: low energies are in-distribution"
-            )
+            raise BadValue(f"m_in = {self.m_in} must lie below m_out = {self.m_out}: low energies are in-distribution")
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         return EnergyClassifier(build(spec))
 
-    def __call__(self, model: EnergyClassifier, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: EnergyClassifier, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         inside, outside = separate(widen(model(interlace(batch_in.images, batch_out.images))))
         energy_in, energy_out = model.energy(inside), model.energy(outside)
         loss_in = F.cross_entropy(inside, batch_in.targets)
         bounds = F.relu(energy_in - self.m_in).square().mean() + F.relu(self.m_out - energy_out).square().mean()
-        counts = (step.epoch >= self.energy_from).to(
-            bounds.dtype
-        )  # a tensor: the step is compiled once for both phases
-        logs = {
-            "loss_in": loss_in,
-            "loss_out": bounds,
-            "energy_in": energy_in.mean(),
-            "energy_out": energy_out.mean(),
-            "accuracy": accuracy(inside, batch_in),
-        }
+        # A tensor: the step is compiled once for both phases.
+        counts = (step.epoch >= self.energy_from).to(bounds.dtype)
+        logs = {"loss_in": loss_in, "loss_out": bounds, "accuracy": accuracy(inside, batch_in)}
+        logs |= {"energy_in": energy_in.mean(), "energy_out": energy_out.mean()}
         return loss_in + self.weight * counts * bounds, logs

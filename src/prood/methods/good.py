@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from prood.bounds import Box, interval
 from prood.bounds.box import widen
 from prood.data import Images
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.methods.base import Batch, Loss, Objective, Step, ramp
 from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
@@ -40,24 +40,21 @@ class GOOD(Objective):
     score = CertifiedConfidence
 
     eps: float = option(0.01, "radius of the ball around out-distribution images, in the maximum norm", high=1)
-    quantile: float = option(
-        0.8, "share of the batch, the smallest bounds, whose bound counts; of the others the image itself", high=1
-    )
+    quantile: float = option(0.8, "share of the batch, the smallest, whose bound counts; of the rest the image", high=1)
     weight: float = option(1.0, "of the out-distribution's loss, κ")
-    eps_ramp: float = option(0.0, "ε grows linearly from 0 over so many epochs")
-    kappa_ramp: float = option(0.0, "the weight grows linearly from 0 over so many epochs")
+    eps_ramp: float = option(0.0, "epochs over which ε grows linearly from 0")
+    kappa_ramp: float = option(0.0, "epochs over which the weight grows linearly from 0")
 
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         model = build(spec)
         if not isinstance(model, CertifiedClassifier):
-            raise ProodError(
+            raise Unsupported(
                 f"GOOD needs a network with bounds, not {spec.get('name')!r}: "
                 "say name = 'certified-classifier' in the recipe's table [networks.good]"
             )
         return model
 
-    def __call__(self, model: CertifiedClassifier, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: CertifiedClassifier, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         count = len(batch_out.images)
         eps = self.eps * ramp(step, self.eps_ramp)
         # The images z themselves as well: at the border of [0, 1] they are not the centres of their balls.

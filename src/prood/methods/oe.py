@@ -26,8 +26,7 @@ class OutlierExposure(Objective):
 
     weight: float = option(1.0, "of the out-distribution's loss")
 
-    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         inside, outside = separate(model(interlace(batch_in.images, batch_out.images)))
         loss_in = F.cross_entropy(inside, batch_in.targets)
         loss_out = -F.log_softmax(outside, 1).mean(1).mean()

@@ -33,8 +33,7 @@ class SemiJoint(Objective):
 
     weight: float = option(1.0, "of the out-distribution's loss")
 
-    def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
-        assert batch_out is not None
+    def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         images = interlace(batch_in.images, batch_out.images)
         with torch.no_grad():
             g = model.discriminator(images) + model.shift  # not `in_logit`, whose arithmetic is slower on GPUs

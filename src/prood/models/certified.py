@@ -20,6 +20,7 @@ from prood.bounds.concrete import maximum
 from prood.bounds.rounding import check_deployed
 from prood.errors import BadValue, UnknownName, Unsupported
 from prood.models.architectures import architecture
+from prood.models.confidence import confidence_bound
 from prood.models.discriminators import body
 from prood.models.joint import confidence_logit
 from prood.models.score import Score, quick_logits, scores
@@ -115,10 +116,7 @@ class CertifiedClassifier(nn.Module):
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         """A bound of the confidence max_k p(k|u) over the ball, in float64."""
         bound = confidence_logit_bound(*self.difference_bounds(images, eps, **options))
-        odds = self.last.out_features * bound.exp()  # (K·c − 1)/(1 − c)
-        # Beyond 600 the confidence rounds to 1, and at 710 the odds are ∞, of which no quotient can be made.
-        confidence = torch.where(bound > 600, 1.0, (odds + 1) / (odds + self.last.out_features))
-        return (confidence * (1 + 2.0**-44)).clamp(max=1)
+        return confidence_bound(bound, self.last.out_features, room=2.0**-44)
 
 
 def confidence_logit_bound(differences: Tensor, size: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.models.architectures import Spec, architecture, build
+from prood.models.confidence import confidence_of
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD, confidence_logit
 from prood.models.score import JointConfidence, quick_g, quick_logits, scores
@@ -46,7 +47,7 @@ class Curve:
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(value) for value in astuple(self)) or self.sharpness <= 0:
-            raise ProodError(f"a fusion's curve has finite numbers and a positive sharpness: not {self}")
+            raise BadValue(f"a fusion's curve has finite numbers and a positive sharpness: not {self}")
 
     @classmethod
     def shifted(cls, shift: float) -> Curve:
@@ -127,7 +128,7 @@ class Fusion(ProoD):
     def confidence(self, images: Tensor) -> Tensor:
         """max_y p(y|x) in float64, from the fused score."""
         own = self.own_logits(images)
-        return self._cap(self.fused(confidence_logit(own), self.in_logit(images)), own.shape[1])
+        return confidence_of(self.fused(confidence_logit(own), self.in_logit(images)), own.shape[1])
 
     def predict(self, images: Tensor) -> Tensor:
         """The classifier's class: fusing keeps the order."""

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood import bounds
-from prood.errors import ProodError
+from prood.errors import BadValue, Unsupported
 from prood.models.architectures import Spec, architecture, build, spec_of
+from prood.models.confidence import checked_threshold, confidence_bound, confidence_of, score_below
 from prood.models.discriminators import Discriminator
 from prood.models.metadata import Metadata
 
@@ -69,9 +70,9 @@ class ProoD(nn.Module):
     def __init__(self, classifier: nn.Module, discriminator: Discriminator, shift: float = 0.0) -> None:
         super().__init__()
         if not isinstance(discriminator, Discriminator):
-            raise ProodError(f"ProoD needs a prood.Discriminator as its second part, not {type(discriminator)}")
+            raise BadValue(f"ProoD needs a prood.Discriminator as its second part, not {type(discriminator)}")
         if not abs(shift) <= torch.finfo(torch.float32).max:  # in which it is kept
-            raise ProodError(f"the shift must be a finite number, not {shift}")
+            raise BadValue(f"the shift must be a finite number, not {shift}")
         self.classifier = classifier
         self.discriminator = discriminator
         self.about = None
@@ -99,7 +100,7 @@ class ProoD(nn.Module):
         """The classifier's own logits."""
         logits = self.classifier(images)
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
-            raise ProodError("the classifier must return logits of shape (images, classes) with two classes or more")
+            raise Unsupported("the classifier must return logits of shape (images, classes) with two classes or more")
         return logits
 
     def in_logit(self, images: Tensor) -> Tensor:
@@ -118,7 +119,7 @@ class ProoD(nn.Module):
     def confidence(self, images: Tensor) -> Tensor:
         """max_y p(y|x) in float64, from its logit: so it never exceeds the cap of the same g, nor leaves [1/K, 1]."""
         logits = self.logits(images)
-        return self._cap(confidence_logit(logits, self.in_logit(images)), logits.shape[1])
+        return confidence_of(confidence_logit(logits, self.in_logit(images)), logits.shape[1])
 
     def predict(self, images: Tensor) -> Tensor:
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
@@ -137,14 +138,14 @@ class ProoD(nn.Module):
         `threshold` is a confidence: the methods "auto" and "bab" stop where the bound is below it.
         """
         classes = self._classes(images)
-        of_g = None if threshold is None else self.threshold_of_g(threshold, classes)
-        bound = self.discriminator.upper_bound(images, eps, threshold=of_g, **options)
-        cap = self._cap(self.shifted(bound), classes)
-        return (cap * (1 + 2.0**-48)).clamp(max=1)  # a sigmoid may round otherwise in another batch
+        of_g = None if threshold is None else score_below(threshold, classes, self.shift.item())
+        return confidence_bound(self.in_logit_bound(images, eps, threshold=of_g, **options), classes)
 
-    def in_logit_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
+    def in_logit_bound(
+        self, images: Tensor, eps: float | Tensor, *, threshold: float | None = None, **options: Unpack[bounds.Options]
+    ) -> Tensor:
         """ḡ(x) + Δ; the sum is the one that `in_logit` makes, and rounding keeps the order."""
-        return self.shifted(self.discriminator.upper_bound(images, eps, **options))
+        return self.shifted(self.discriminator.upper_bound(images, eps, threshold=threshold, **options))
 
     def shifted(self, bound: Tensor) -> Tensor:
         """ḡ + Δ for bounds ḡ of the discriminator, however they were found."""
@@ -169,19 +170,7 @@ class ProoD(nn.Module):
 
     def ceiling(self, classes: int) -> float:
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""
-        return self._cap(self.discriminator.last.bias.detach() + self.shift, classes).item()
-
-    def threshold_of_g(self, threshold: float, classes: int) -> float:
-        """The g at which the confidence bound is the threshold, or a little less: what is below it is surely below."""
-        share = (checked_threshold(threshold) - 1 / classes) * classes / (classes - 1)
-        if share <= 0:
-            return -math.inf
-        logit = math.inf if share >= 1 else math.log(share) - math.log1p(-share)
-        return logit - self.shift.item() - 1e-6 * (1 + abs(logit)) if math.isfinite(logit) else logit
-
-    @staticmethod
-    def _cap(g: Tensor, classes: int) -> Tensor:
-        return (classes - 1) / classes * torch.sigmoid(g.double()) + 1 / classes
+        return confidence_of(self.discriminator.last.bias.detach() + self.shift, classes).item()
 
     def _classes(self, images: Tensor) -> int:
         with torch.no_grad():
@@ -198,10 +187,3 @@ def _in_order_of(logits: Tensor, values: Tensor) -> Tensor:
 def _joint(classifier: Spec, discriminator: Spec) -> nn.Module:
     f, g = build(classifier), build(discriminator)
     return ProoD(f, g)  # type: ignore[arg-type]  # a g of another kind is refused there
-
-
-def checked_threshold(threshold: float) -> float:
-    """A confidence, for nothing is below NaN and everything below 2."""
-    if not (math.isfinite(threshold) and 0 <= threshold <= 1):
-        raise ProodError(f"a threshold is a confidence between 0 and 1, not {threshold}")
-    return float(threshold)

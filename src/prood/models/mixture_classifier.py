@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from prood import bounds
 from prood.bounds.certificate import check_options
 from prood.models.architectures import Spec, architecture, build, spec_of
+from prood.models.confidence import confidence_bound
 from prood.models.joint import confidence_logit, fuse
 from prood.models.mixture_bounds import ball_bound, doubled, metric_bound
 from prood.models.mixtures import MixtureRatio
@@ -69,7 +70,7 @@ class MixtureClassifier(nn.Module):
         with bounds.strict(images.device):
             g = metric_bound(doubled(self.ratio), images, radius)
             classes = self.logits(images[:1]).shape[1]
-        return (((classes - 1) / classes * torch.sigmoid(g) + 1 / classes) * (1 + 2.0**-48)).clamp(max=1)
+        return confidence_bound(g, classes)
 
 
 @scores(MixtureClassifier)

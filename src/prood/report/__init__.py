@@ -7,7 +7,7 @@ from pathlib import Path
 from prood.atomic import write_text
 from prood.errors import NotFound, Unsupported
 from prood.evaluation.results import Results
-from prood.report.cards import card
+from prood.report.cards import card, write_cards
 from prood.report.formats import csv_text, latex, markdown
 from prood.report.page import page
 from prood.report.results import results_page
@@ -27,4 +27,4 @@ def write_report(results: Results, path: Path | str) -> None:
     write_text(path, writer(results))
 
 
-__all__ = ["card", "results_page", "results_table", "write_report"]
+__all__ = ["card", "results_page", "results_table", "write_cards", "write_report"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
+from prood import processes
+from prood.atomic import write_text
 from prood.evaluation.words import METRICS, MISSING, percent, radius_text
-from prood.models import Metadata, build
+from prood.models import Metadata, build, read_metadata
 from prood.report.results import RADIUS, escaped, markdown_table
+from prood.studies.lab import Lab
 from prood.studies.published import Published, method_of
 
 _TINY = "Subsets of 80 Million Tiny Images, which its authors withdrew in 2020."
@@ -124,3 +128,12 @@ def _network(spec: dict[str, Any]) -> str:
 def _parameters(spec: dict[str, Any]) -> int:
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are of no interest
         return sum(parameter.numel() for parameter in build(spec).parameters())
+
+
+def write_cards(lab: Lab, names: Collection[str]) -> None:
+    """The card of each node of these names that was rounded, which is how a model is shipped, into its folder."""
+    for node in lab.study.nodes if processes.is_main() else ():
+        for seed in lab.seeds if node.rounded and node.name in names else ():
+            run, found = lab.place(node.name, seed), lab.read(node.name, seed)
+            assert found is not None
+            write_text(run / f"{lab.name}.md", card(found, read_metadata(run), name=lab.name))

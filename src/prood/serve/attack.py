@@ -19,7 +19,6 @@ from prood.attacks import PGD
 from prood.attacks.base import Attack
 from prood.attacks.search import Search
 from prood.detector import Detector
-from prood.models.score import JointConfidence
 from prood.serve.batching import Turns
 from prood.serve.work import METHOD, NORM
 
@@ -74,14 +73,13 @@ class Traced(Attack):
 
 def attack(detector: Detector, image: Tensor, eps: float, steps: int, turns: Turns, stop: threading.Event) -> Attacked:
     """`steps` evaluations of four searches side by side, fewer where the certificate says that nothing is left."""
-    model = detector.model
     some = image[None].to(detector.device)
     search = Traced(PGD(steps=steps - 1, step=max(eps / 2, 1e-3), uniform=1, gaussian=1, blocks=1), turns, stop)
     with turns:
         if stop.is_set():  # while it waited
             raise Stopped
-        bound = model.upper_bound(some, eps, method=METHOD, norm=NORM).item()
-        outcome = search(JointConfidence(model), some, eps)
+        bound = float(detector.upper_bound(some, eps, method=METHOD, norm=NORM)[0])
+        outcome = search(detector.score, some, eps)
         points = torch.stack(search.points or [some[0]]).cpu()
         # A search may round otherwise on a GPU: what is shown is what the detector says of these points.
         found = detector.predict(points).confidence

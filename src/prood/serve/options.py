@@ -56,9 +56,8 @@ class Options:
 
 @dataclass(frozen=True)
 class About:
-    """A model's name in addresses, the radius it was trained for, its TPR and the name of its in-distribution."""
+    """A model's name in addresses, the radius it was trained for and the name of its in-distribution."""
 
     name: str = "prood"
     eps: float | None = None
-    tpr: float | None = None
     inside: str | None = None

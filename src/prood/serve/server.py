@@ -42,10 +42,11 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
     if name is not None and (name in ("", ".", "..") or "/" in name):
         raise BadValue(f"/v2/models/NAME cannot be reached with the name {name!r}: give a word without a slash")
     detector, facts = Detector.load(run, device=device), read_metadata(run)
+    detector.joint()  # a bare discriminator names no class
     place = model_path(run)
     own = place.resolve().parent.name if Path(run).is_dir() else place.stem
     chosen = own if name is None else name
-    return detector, About(chosen, facts.eps, facts.tpr, facts.inside)
+    return detector, About(chosen, facts.eps, facts.inside)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -98,10 +99,8 @@ def announcement(detector: Detector, about: About, options: Options, host: str, 
     if detector.threshold is None:
         verdict = "no threshold: nothing is accepted or rejected; calibrate the detector, or give --threshold"
     else:
-        calibration = detector.calibration
-        tpr = about.tpr if calibration is None else calibration.tpr
         verdict = f"rejects below a confidence of {detector.threshold:.4g}"
-        verdict += "" if tpr is None else f" (accepts {100 * tpr:g}% of in-distribution images)"
+        verdict += "" if detector.tpr is None else f" (accepts {100 * detector.tpr:g}% of in-distribution images)"
     lines = [
         f"serving   {about.name}: {detector.count} classes, images {shape}, {verdict}",
         f"page      {address}/",

@@ -21,7 +21,7 @@ from prood.serve.examples import Example, data_url, draw
 from prood.serve.metrics import Metrics
 from prood.serve.options import RADIUS, About, Options
 from prood.serve.refusals import bad, busy
-from prood.serve.work import METHOD, NORM, curves, lanes
+from prood.serve.work import METHOD, NORM, lanes
 from prood.version import __version__
 
 
@@ -65,12 +65,12 @@ class Service:
             "name": self.about.name,
             "classes": list(detector.classes),
             "image": list(detector.shape),
-            "shift": detector.model.shift.item(),
+            "shift": detector.shift,
             "threshold": detector.threshold,
-            "tpr": self.about.tpr if calibration is None else calibration.tpr,
+            "tpr": detector.tpr,
             "confidence_level": None if calibration is None else calibration.confidence,
             "eps": self.eps,
-            "ceiling": detector.model.ceiling(detector.count),
+            "ceiling": detector.joint().ceiling(detector.count),
             "floor": 1 / detector.count,
             "method": METHOD,
             "limits": {
@@ -102,7 +102,7 @@ class Service:
         rows = images.repeat_interleave(len(eps), 0)
         numbers = torch.tensor(eps, dtype=torch.float64).repeat(len(images))
         found = await self.batcher.run("bound", rows, numbers)
-        return curves(found["upper_bound"].reshape(len(images), len(eps)), eps)
+        return self.detector.nested(found["upper_bound"].reshape(len(images), len(eps)), eps)
 
     async def certify(self, images: Tensor, eps: list[float], *, search: bool = True) -> list[dict[str, Any]]:
         """Bounds, and the certified radius; without the search for it, the largest of these radii that is one."""
@@ -142,14 +142,14 @@ class Service:
             left.cancel()
             self._attacks -= 1
             self._stops.discard(stop)
-        threshold, best = self.detector.threshold, found.confidence[-1]
+        rule, best = self.detector.rule, found.confidence[-1]
         return {
             "eps": eps,
             "confidence": found.confidence,
             "found": best,
             "upper_bound": found.upper_bound,
             "clean": found.confidence[0],
-            "accepted": None if threshold is None else best >= threshold,
+            "accepted": None if rule.threshold is None else bool(rule.accepts(best)),
             "image": data_url(found.image),
             "original": data_url(image),
             "passes": found.passes,
@@ -183,14 +183,12 @@ class Service:
         self.batcher.close()
 
     def _certificate(self, bounds: np.ndarray, eps: list[float], reach: float) -> dict[str, Any]:
-        threshold = self.detector.threshold
-        if threshold is None:
+        rule = self.detector.rule
+        if rule.threshold is None:
             return {"upper_bound": bounds.tolist(), "rejected": [None] * len(eps), "radius": None}
-        rejected = [bool(bound < threshold) for bound in bounds]
-        # The bisection may end a step below a radius at which it is proven.
-        proven = [reach, *(radius for radius, proof in zip(eps, rejected, strict=True) if proof)]
-        known = [radius for radius in proven if not math.isnan(radius)]
-        return {"upper_bound": bounds.tolist(), "rejected": rejected, "radius": max(known, default=None)}
+        radius = float(rule.reach(np.array([reach]), bounds[None], eps)[0])
+        known = None if math.isnan(radius) else radius
+        return {"upper_bound": bounds.tolist(), "rejected": rule.rejects(bounds).tolist(), "radius": known}
 
     def _answer(self, found: Arrays, place: int, *, full: bool) -> dict[str, Any]:
         label = int(found["label"][place])

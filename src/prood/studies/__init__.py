@@ -1,25 +1,42 @@
-"""What is chosen from measurements (the shift, the fusion), and what is published of them."""
+"""Studies: models as a graph, the engine that makes and measures them, what is chosen, judged and published of them."""
 
-from prood.studies.fusion import Pairs, best_shift, fit_fusion, pairs
+from prood.studies.claims import check_claims
+from prood.studies.comparison import compare
+from prood.studies.fusing import fuse
+from prood.studies.fusion import best_shift, fit_fusion, pairs
+from prood.studies.graph import Measure, Node, Study
+from prood.studies.known import STUDIES, study_of
+from prood.studies.lab import Lab
 from prood.studies.published import Published, publish, read_published
-from prood.studies.seeds import Group, Statistic, grouped
+from prood.studies.quickstart import quickstart
+from prood.studies.reproduce import reproduce
+from prood.studies.seeds import Group, grouped
 from prood.studies.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
 
 __all__ = [
+    "STUDIES",
     "Candidate",
     "Group",
-    "Pairs",
+    "Lab",
+    "Measure",
+    "Node",
     "Published",
-    "Statistic",
+    "Study",
     "best_shift",
+    "check_claims",
     "choose_shift",
+    "compare",
     "fit_fusion",
+    "fuse",
     "grouped",
     "measure",
     "pairs",
     "prior_from_shift",
     "publish",
+    "quickstart",
     "read_published",
+    "reproduce",
     "shift_from_prior",
+    "study_of",
     "sweep",
 ]

@@ -81,14 +81,13 @@ def sweep(
     eps: float,
     shifts: Iterable[float],
     *,
-    method: Method = "best",
     device: str | torch.device = "cpu",
 ) -> tuple[float, list[Candidate]]:
     """A classifier's own AUC, and its joint models with each shift, as `measure` finds them: one pass serves them all.
 
     Their accuracy is the classifier's, as fusing keeps the order of the classes; None without labels.
     """
-    sample = pairs(classifier, discriminator, inside, outside, eps, method=method, device=device)
+    sample = pairs(classifier, discriminator, inside, outside, eps, device=device)
     accuracy = None
     if inside.labels is not None:
         rows = torch.split(torch.arange(len(inside)), 250)

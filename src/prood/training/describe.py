@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from prood.errors import ProodError
+from prood.errors import NotFound
 from prood.models import Discriminator, ProoD, load, model_path
 from prood.training.run import Run
 
@@ -20,7 +20,7 @@ def describe(path: Path | str) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if run is not None and not run.finished:
         if not run.recipe.is_file():
-            raise ProodError(f"{path} is no run: it holds neither a model nor a recipe")
+            raise NotFound(f"{path} is not a run: it holds neither a model nor a recipe")
         facts |= {"status": "not finished: continue it with --resume", "settings": run.settings()}
     else:
         facts |= _model_facts(path)

@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import nn
 
 from prood import processes
-from prood.errors import ProodError
+from prood.errors import Diverged
 from prood.methods import Objective
 from prood.methods.base import train_mode
 from prood.training.batch_norm import share_batch_norm, unshare_batch_norm
@@ -66,7 +66,7 @@ def fit(
 
             means = update.means()
             if not math.isfinite(means["loss"]):
-                raise ProodError(f"the loss is no longer a number after step {done}: lower lr = {options.lr}")
+                raise Diverged(f"the loss is no longer a number after step {done}: lower lr = {options.lr}")
             before, complaint = complaint, objective.diagnose(means)
             if complaint and not before:
                 display.say(f"[yellow]warning:[/] {complaint}")
@@ -82,7 +82,7 @@ def fit(
     unshare_batch_norm(model)
     model.eval()
     if not all(parameter.isfinite().all() for parameter in update.trained):
-        raise ProodError(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")
+        raise Diverged(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")
 
 
 @contextmanager

@@ -21,19 +21,11 @@ MOST_EPOCHS = 10**9
 class TrainOptions:
     """Lengths and places in the schedule are in epochs of the in-distribution set."""
 
-    epochs: float = option(
-        10, "length, in epochs of the in-distribution; may be a fraction", high=MOST_EPOCHS, above=True
-    )
-    batch: int = option(
-        128,
-        "in-distribution images a step over all processes, and as many out-distribution ones",
-        low=1,
-    )
+    epochs: float = option(10, "length, in epochs of the in-distribution", high=MOST_EPOCHS, above=True)
+    batch: int = option(128, "in-distribution images a step over all processes, as many of the other set", low=1)
     optimizer: Literal["adam", "sgd"] = option("adam", "adam or sgd")
     lr: float = option(1e-3, "learning rate, before warmup, drops and decay", above=True)
-    weight_decay: float = option(
-        0.0, "coupled L2 penalty; never on a discriminator's last layer, nor on the mixtures of CCU"
-    )
+    weight_decay: float = option(0.0, "coupled L2 penalty; never on a discriminator's last layer nor on mixtures")
     momentum: float = option(0.9, "of SGD")
     nesterov: bool = option(False, "Nesterov's momentum, of SGD")
     warmup: float = option(0.0, "the learning rate grows linearly from 0 up to this epoch")
@@ -43,7 +35,7 @@ class TrainOptions:
     seed: int = option(0, "of initialisation, order, augmentation and noise", high=2**32 - 1)
     precision: Literal["float32", "bfloat16"] = option("float32", "float32, or bfloat16 (mixed, for GPUs)")
     compile: bool = option(False, "compile the step with torch.compile (for GPUs)")
-    checkpoint_seconds: float = option(30.0, "at least so long between two checkpoints")
+    checkpoint_seconds: float = option(30.0, "minimum seconds between checkpoints")
 
     def __post_init__(self) -> None:
         check(self)

@@ -20,20 +20,17 @@ from prood.methods.modules import load_modules
 from prood.training.options import TrainOptions
 from prood.training.tables import checked, only, only_usual, pick, sub, value_of
 
+_TABLES = ("data", "augment", "networks", "train", "joint", "evaluate")
+
 
 @dataclass(frozen=True)
 class DataTable:
     """[data]: what is trained on; a name without a split means the split `train`."""
 
     inside: str = required("the in-distribution, an image set by name; without a split, its split 'train'")
-    outside: str = required(
-        "the training out-distribution, likewise; photographs of all sizes are fitted to those of inside"
-    )
-    limit: int = option(0, "use only so many images of each set, chosen once by a fixed seed; 0 for all")
-    held_back: int = option(
-        0,
-        "so many images of each set, chosen likewise and before the limit, are never trained on; 0 for none",
-    )
+    outside: str = required("the training out-distribution, by name as inside; photographs are fitted to its shape")
+    limit: int = option(0, "images of each set to use, chosen by a fixed seed; 0 for all")
+    held_back: int = option(0, "images of each set that are never trained on, chosen before the limit; 0 for none")
 
     def __post_init__(self) -> None:
         check(self)
@@ -43,9 +40,7 @@ class DataTable:
 class EvaluateTable:
     """[evaluate]: what `prood evaluate` does with a run of the recipe unless told otherwise; no split means `test`."""
 
-    outside: tuple[str, ...] = option(
-        (), "test out-distributions for 'prood evaluate'; without a split, their split 'test'"
-    )
+    outside: tuple[str, ...] = option((), "test out-distributions; without a split, their split 'test'")
     eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for")
     limit: int = option(1000, "images of each out-distribution, chosen by the seed; 0 for all")
     method: Bound = option("best", "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
@@ -182,21 +177,19 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     """Check every table and key of a recipe's document."""
     load_installed()
     only_usual(document)
-    only(document, ("modules", "data", "augment", "networks", "train", "joint", "evaluate"), "a recipe")
-    data, networks, train = (sub(document, key) for key in ("data", "networks", "train"))
-    only(data, (), "[data]", DataTable)
-    only(networks, tuple(dict.fromkeys(("classifier", "discriminator", *METHODS))), "[networks]")
-    augment, joint, evaluate = (sub(document, key) for key in ("augment", "joint", "evaluate"))
+    only(document, ("modules", *_TABLES), "a recipe")
+    data, augment, networks, train, joint, evaluate = (sub(document, key) for key in _TABLES)
     own_augment, own_evaluate = (
         {key: table.pop(key) for key in METHODS if isinstance(table.get(key), dict)} for table in (augment, evaluate)
     )
-    for method, table in own_augment.items():
-        only(table, (), f"[augment.{method}]", Augment)
-    for method, table in own_evaluate.items():
-        only(table, (), f"[evaluate.{method}]", EvaluateTable)
-    only(augment, (), "[augment]", Augment)
+    only(networks, ("classifier", "discriminator", *METHODS), "[networks]")
     only(joint, ("shift",), "[joint]")
-    only(evaluate, (), "[evaluate]", EvaluateTable)
+    named: list[tuple[str, dict[str, Any], type[Any]]]
+    named = [("data", data, DataTable), ("augment", augment, Augment), ("evaluate", evaluate, EvaluateTable)]
+    named += [(f"augment.{method}", table, Augment) for method, table in own_augment.items()]
+    named += [(f"evaluate.{method}", table, EvaluateTable) for method, table in own_evaluate.items()]
+    for word, table, kind in named:
+        only(table, (), f"[{word}]", kind)
     for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
         if key not in table:
             raise BadValue(f"recipe {name!r} does not say which {key} to use")
@@ -215,10 +208,8 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         modules=_modules(document),
         description=description,
     )
-    for method in own_augment:
-        recipe.augment_for(method)
-    for method in own_evaluate:
-        recipe.evaluate_for(method)
+    for method in METHODS:
+        recipe.augment_for(method), recipe.evaluate_for(method)  # or it is refused
     for method, table in recipe.train.items():
         try:
             settings, _ = recipe.method(method), recipe.options(method)

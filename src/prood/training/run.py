@@ -14,7 +14,7 @@ from safetensors.torch import save as serialized
 from torch import nn
 
 from prood.atomic import locked, write_bytes, write_text
-from prood.errors import ProodError
+from prood.errors import AlreadyThere, Damaged, Mismatch
 from prood.models import MODEL_FILE
 
 
@@ -46,20 +46,20 @@ class Run:
         that is made `at_once` has nothing to continue: what a kill left of one of its kind is made anew.
         """
         if self.folder.exists() and not self.folder.is_dir():
-            raise ProodError(f"{self.folder} is a file: choose another folder for the run")
-        there = self.recipe.is_file()
-        half = at_once and there and not self.finished and self.settings().get("method") == recipe["method"]
-        if there and not half:
+            raise AlreadyThere(f"{self.folder} is a file: choose another folder for the run")
+        begun = self.recipe.is_file()
+        half = at_once and begun and not self.finished and self.settings().get("method") == recipe["method"]
+        if begun and not half:
             if not resume:
                 advice = "choose another folder" if at_once else "continue it with --resume, or choose another folder"
-                raise ProodError(f"{self.folder} holds a run already: {advice}")
+                raise AlreadyThere(f"{self.folder} holds a run already: {advice}")
             before = _flat(json.loads(json.dumps(defaults or {})))
             before |= _flat(self.settings())
             now = _flat(json.loads(json.dumps(recipe)))
-            keys = sorted(key for key in before.keys() | now.keys() if not key.startswith("evaluate."))
+            keys = sorted(key for key in before.keys() | now.keys() if not key.startswith(("evaluate.", "modules")))
             changed = [key for key in keys if not _same(key, before.get(key), now.get(key))]
             if changed:
-                raise ProodError(
+                raise Mismatch(
                     f"{self.folder} was started with other settings ({', '.join(changed)}): "
                     "resume with the same ones, or choose another folder"
                 )
@@ -67,7 +67,7 @@ class Run:
                 for left_by_a_kill in self.folder.glob(f".{file.name}.*.part"):
                     left_by_a_kill.unlink(missing_ok=True)
         elif self.finished:
-            raise ProodError(f"{self.folder} holds a model but no recipe of its run: choose another folder")
+            raise AlreadyThere(f"{self.folder} holds a model but no recipe of its run: choose another folder")
         else:
             write_text(self.recipe, json.dumps(recipe, indent=2) + "\n")
 
@@ -88,7 +88,7 @@ class Run:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise ProodError(f"{self.recipe} is damaged: choose another folder, or remove this one")
+            raise Damaged(f"{self.recipe} is damaged: choose another folder, or remove this one")
         return found
 
     def log(self, record: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ class Run:
             optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
         except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
             fault = " ".join(str(error).split())
-            raise ProodError(f"{self.checkpoint} is damaged ({fault}): remove it to start again") from None
+            raise Damaged(f"{self.checkpoint} is damaged ({fault}): remove it to start again") from None
         return step
 
 

@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 from prood.data.formats.pictures import decode, fit
-from prood.data.public.kinds import aircraft, cars, flowers, textures
+from prood.data.public.kinds import aircraft, flowers, textures
+from prood.data.public.known import read_pictures
 from prood.errors import Damaged, NotFound, ProodError
 
 
@@ -116,12 +117,12 @@ def test_aircraft_have_no_banner(fgvc: Path) -> None:
 def test_cars_lie_in_two_folders(tmp_path: Path) -> None:
     for name in ("cars_train/00001.jpg", "cars_train/00002.jpg", "cars_test/00001.jpg"):
         save(tmp_path / name)
-    assert len(cars(tmp_path, "train")) == 2
-    read = cars(tmp_path, "test", (3, 8, 8))
+    assert len(read_pictures("cars", tmp_path, "train")) == 2
+    read = read_pictures("cars", tmp_path, "test", (3, 8, 8))
     assert torch.equal(read.take([0])[0], fit(decode(tmp_path / "cars_test/00001.jpg"), (3, 8, 8)))
     bad = tmp_path / "cars_test/00001.jpg"
     bad.write_bytes(bad.read_bytes()[:300])
     with pytest.raises(Damaged, match=str(bad)):
         read.load()
     with pytest.raises(Damaged):
-        cars(tmp_path / "nowhere", "train")
+        read_pictures("cars", tmp_path / "nowhere", "train")

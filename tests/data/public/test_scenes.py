@@ -1,5 +1,6 @@
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import lmdb
@@ -10,14 +11,15 @@ from PIL import Image
 
 from prood.data import find
 from prood.data.formats.pictures import decode, fit
-from prood.data.public.scenes import isun, lsun_classroom, lsun_crop, lsun_resize, places365
+from prood.data.public.known import read_pictures
+from prood.data.public.lsun import lsun_classroom
 from prood.errors import Damaged
 
 TREES = [
-    (lsun_crop, "lsun-crop", "LSUN/test", (36, 36), (3, 32, 32)),
-    (lsun_resize, "lsun-resize", "LSUN_resize/LSUN_resize", (32, 32), (3, 32, 32)),
-    (isun, "isun", "iSUN/iSUN_patches", (32, 32), (3, 32, 32)),
-    (places365, "places365", "val_256", (256, 256), (3, 224, 224)),
+    (partial(read_pictures, "lsun-crop"), "lsun-crop", "LSUN/test", (36, 36), (3, 32, 32)),
+    (partial(read_pictures, "lsun-resize"), "lsun-resize", "LSUN_resize/LSUN_resize", (32, 32), (3, 32, 32)),
+    (partial(read_pictures, "isun"), "isun", "iSUN/iSUN_patches", (32, 32), (3, 32, 32)),
+    (partial(read_pictures, "places365"), "places365", "val_256", (256, 256), (3, 224, 224)),
 ]
 
 

@@ -1,4 +1,7 @@
-"""The public image sets of the paper: one entry each, with its source, terms and known facts."""
+"""The public image sets of the paper: their sources, terms and facts are in `sets.toml`, their readers here."""
 
 # Importing them registers them.
-from prood.data.public import cifar, imagenet, kinds, openimages, scenes, svhn, tiny_images  # noqa: F401
+from prood.data.public import cifar, imagenet, kinds, lsun, openimages, svhn, tiny_images  # noqa: F401
+from prood.data.public.known import register_trees
+
+register_trees()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from prood.data.catalog import Facts, Public
 from prood.data.formats.folder import Tree, find_pictures, subfolders
-from prood.data.sources import Shape, public_source
+from prood.data.public.known import known
+from prood.data.sources import Shape
 from prood.data.stored import StoredSet
 from prood.errors import Damaged
 
@@ -32,28 +32,7 @@ _FOLDERS = {"train": "train", "test": "val"}
 _SHAPE = (3, 224, 224)
 
 
-def _about(title: str, **facts: Facts) -> Public:
-    return Public(
-        title=title,
-        licence="free for non-commercial research, on request",
-        page="https://image-net.org",
-        bytes=145_000_000_000,
-        folder="imagenet",
-        by_hand="ILSVRC2012 has to be requested at https://image-net.org (free for non-commercial research); unpack it "
-        "so that train/ and val/ hold a folder for each of the 1,000 classes, such as n01440764/, with its pictures.",
-        facts=facts,
-    )
-
-
-@public_source(
-    "rimgnet",
-    description="Restricted ImageNet: nine groups of animals, photographs",
-    splits=("train", "test"),
-    about=_about(
-        "Restricted ImageNet (of ILSVRC2012)",
-        test=Facts(10_150, (5_900, 250, 150, 250, 1_050, 900, 450, 200, 1_000)),
-    ),
-)
+@known("rimgnet")
 def rimgnet(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     root = folder / _FOLDERS[split]
     ids = _ids(root)
@@ -65,12 +44,7 @@ def rimgnet(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     return StoredSet(f"rimgnet:{split}", tree, tree.shape, labels, tuple(GROUPS))
 
 
-@public_source(
-    "not-rimgnet",
-    description="NotR.ImgNet: the classes of ImageNet that are not in Restricted ImageNet, photographs",
-    splits=("train", "test"),
-    about=_about("NotR.ImgNet (of ILSVRC2012)", test=Facts(39_850)),
-)
+@known("not-rimgnet")
 def not_rimgnet(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     root = folder / _FOLDERS[split]
     taken = {number for first, last in GROUPS.values() for number in range(first, last + 1)}

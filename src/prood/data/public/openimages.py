@@ -5,32 +5,18 @@ The first use at a size takes hours and leaves a file in `cache/`. Once that is 
 
 from pathlib import Path
 
-from prood.data.catalog import Public
 from prood.data.formats.cache import cached, open_cache
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED
-from prood.data.sources import Shape, public_source
+from prood.data.public.known import known
+from prood.data.sources import Shape
 from prood.data.stored import StoredSet
 
-_PAGE = "https://storage.googleapis.com/openimages/web/index.html"
 # Of a set that is there to be scaled down, a small own size: at 224×224 the cache would take a terabyte.
 _SHAPE = (3, 32, 32)
 
 
-@public_source(
-    "openimages",
-    description="OpenImages v4: photographs of everything, scaled down",
-    splits=("train", "validation", "test"),
-    about=Public(
-        title="OpenImages v4",
-        licence="CC BY 2.0 (images), CC BY 4.0 (annotations)",
-        page=_PAGE,
-        bytes=561_000_000_000,
-        folder="openimages",
-        by_hand=f"get the pictures of OpenImages v4, or a part of them, as {_PAGE} says; put those of a split, in any "
-        "tree of folders, into train/, validation/ or test/.",
-    ),
-)
+@known("openimages")
 def openimages(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     shape = shape or _SHAPE
     channels, height, width = shape

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
-from prood.data.catalog import Facts, Public
 from prood.data.formats.tiny_images import TinyImages, count_images, read_excluded
 from prood.data.order import generator
-from prood.data.sources import Shape, public_source
+from prood.data.public.known import known
+from prood.data.sources import Shape
 from prood.data.stored import StoredSet
 from prood.errors import Damaged, NotFound
 
@@ -19,7 +19,6 @@ LISTS = "*cifar_idxs.txt"
 BOUNDARY = 1_000_000
 _TEST = 1_000
 _SEED = 0
-_IMAGES = 79_302_017
 
 
 def read_tiny_images(folder: Path, split: str, boundary: int = BOUNDARY) -> StoredSet:
@@ -48,22 +47,6 @@ def read_tiny_images(folder: Path, split: str, boundary: int = BOUNDARY) -> Stor
     return StoredSet(name, TinyImages(path, 0, stop, excluded[:0]), shape, rows=rows)
 
 
-@public_source(
-    "tiny-images",
-    description="80 Million Tiny Images without those of CIFAR, 32×32",
-    splits=("train", "test"),
-    about=Public(
-        title="80 Million Tiny Images",
-        licence="none stated; withdrawn by its authors",
-        page="https://groups.csail.mit.edu/vision/TinyImages/",
-        bytes=_IMAGES * 3 * 32 * 32,
-        folder="tiny-images",
-        by_hand=(
-            "its authors have withdrawn it because of offensive labels, and Prood does not fetch it; "
-            f"if you have it, put {FILE} and 80mn_cifar_idxs.txt, the list of the images of CIFAR, into its folder."
-        ),
-        facts={"test": Facts(_TEST)},
-    ),
-)
+@known("tiny-images")
 def tiny_images(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     return read_tiny_images(folder, split)

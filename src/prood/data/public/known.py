@@ -1,0 +1,52 @@
+"""What is known about each public set, from the table `sets.toml`; and the sets that are a tree of pictures."""
+
+import tomllib
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from prood.data.catalog import Download, Facts, Package, Public
+from prood.data.formats.folder import Tree, find_pictures
+from prood.data.sources import ReadPublic, Shape, public_source
+from prood.data.stored import StoredSet
+
+
+@cache
+def _sets() -> dict[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("sets.toml").read_text(encoding="utf-8"))
+
+
+def known(name: str) -> Callable[[ReadPublic], ReadPublic]:
+    """Register a reader of the public set of this name: a function of (folder, split, shape)."""
+    entry = _sets()[name]
+    about = Public(
+        **{key: entry[key] for key in ("title", "licence", "page", "bytes")},
+        folder=entry.get("folder", name),
+        downloads=tuple(Download(**download) for download in entry.get("downloads", ())),
+        package=Package(**entry["package"]) if "package" in entry else None,
+        by_hand=entry.get("by_hand", ""),
+        facts={split: _facts(**facts) for split, facts in entry.get("facts", {}).items()},
+    )
+    return public_source(name, description=entry["description"], splits=tuple(entry["splits"]), about=about)
+
+
+def _facts(count: int, classes: int | None = None, **lists: list[Any]) -> Facts:
+    if classes is not None:
+        lists["per_class"] = [count // classes] * classes
+    return Facts(count, **{name: tuple(values) for name, values in lists.items()})
+
+
+def read_pictures(name: str, folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
+    """A set that is a tree of pictures."""
+    entry = _sets()[name]
+    root = folder / entry["pictures"].format(split=split)
+    tree = Tree(root, find_pictures(root), shape or (3, entry["side"], entry["side"]), entry.get("size", "fit"))
+    return StoredSet(f"{name}:{split}", tree, tree.shape)
+
+
+def register_trees() -> None:
+    for name, entry in _sets().items():
+        if "pictures" in entry:
+            known(name)(partial(read_pictures, name))

@@ -1,0 +1,111 @@
+"""From a score to a confidence, from a threshold back to a score, and which of n scores is a threshold: once each.
+
+A score s = log((c − 1/K)/(1 − c)) belongs to the confidence c = (K−1)/K·σ(s) + 1/K of a classifier with K classes. On
+this scale the certificate of the joint model is ḡ + Δ itself, so the same formula gives the bound of Eq. 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prood.errors import BadValue
+
+Floats = NDArray[np.float64]
+T = TypeVar("T", float, Floats, Tensor)
+
+ROOM = 2.0**-48
+"""Far more, relative to a confidence, than a sigmoid and the few roundings around it may be off."""
+
+
+def logistic(score: T) -> T:
+    """σ in float64, of a number, an array or a tensor.
+
+    NumPy gives equal numbers equal results wherever they stand in an array; torch does not, and `ROOM` covers that.
+    """
+    if isinstance(score, Tensor):
+        return torch.sigmoid(score.double())
+    if isinstance(score, np.ndarray):
+        return np.asarray(1 / (1 + np.exp(-np.clip(score, -700, 700))))  # no overflow; beyond it is 0 or 1 anyway
+    return 1 / (1 + math.exp(-min(max(score, -700.0), 700.0)))
+
+
+def confidence_of(score: T, classes: int, sigmoid: Callable[[T], T] = logistic) -> T:
+    """The confidence c = (K−1)/K·σ(s) + 1/K that has the score s."""
+    return (classes - 1) / classes * sigmoid(score) + 1 / classes
+
+
+def confidence_bound(score: T, classes: int, sigmoid: Callable[[T], T] = logistic, room: float = ROOM) -> T:
+    """No confidence exceeds this whose score is at most `score`, however its sigmoid was rounded (Eq. 4)."""
+    cap = confidence_of(score, classes, sigmoid)
+    cap = cap + room * cap
+    if isinstance(cap, Tensor):
+        return cap.clamp(max=1)
+    return np.minimum(cap, 1.0) if isinstance(cap, np.ndarray) else min(cap, 1.0)
+
+
+def score_below(threshold: float, classes: int, shift: float = 0.0) -> float:
+    """A score (less the shift) whose confidence bound is surely below the threshold, and hardly any smaller."""
+    share = (checked_threshold(threshold) - 1 / classes) * classes / (classes - 1)
+    if share <= 0:
+        return -math.inf
+    logit = math.inf if share >= 1 else math.log(share) - math.log1p(-share)
+    return logit - shift - 1e-6 * (1 + abs(logit)) if math.isfinite(logit) else logit
+
+
+def checked_threshold(threshold: float) -> float:
+    """A confidence, for nothing is below NaN and everything below 2."""
+    if not (math.isfinite(threshold) and 0 <= threshold <= 1):
+        raise BadValue(f"a threshold is a confidence between 0 and 1, not {threshold}")
+    return float(threshold)
+
+
+def threshold_at(scores: Floats, tpr: float, confidence: float | None = None) -> float:
+    """The largest of these scores t with P(s ≥ t) ≥ `tpr`: for themselves, or as `order_statistic` guarantees it."""
+    return float(np.sort(scores)[order_statistic(len(scores), tpr=tpr, confidence=confidence) - 1])
+
+
+def order_statistic(n: int, *, tpr: float, confidence: float | None = None) -> int:
+    """Which of n sorted scores is the threshold, counted from 1.
+
+    Without `confidence` the largest k for which the share (n − k + 1)/n of these scores is at least `tpr`. With it the
+    largest k with P(Beta(n − k + 1, k) ≥ tpr) ≥ confidence, a promise about new images (`prood.detector.calibration`).
+    """
+    if not (0 < tpr < 1 or (tpr == 1 and confidence is None)):
+        raise BadValue(f"tpr is a probability above 0 and below 1, not {tpr}")
+    if confidence is None:
+        # The smallest count with count/n ≥ tpr, for which ⌈tpr·n⌉ is one too many where the product is rounded up.
+        return n - int(np.searchsorted(np.arange(1, n + 1) / n, tpr))
+    if not 0 < confidence < 1:
+        raise BadValue(f"confidence is a probability above 0 and below 1, not {confidence}")
+    # P(Binomial(n, 1 − tpr) ≥ k) ≥ confidence, that is log P(Binomial ≤ k − 1) ≤ log(1 − confidence): summed from the
+    # first term on, with the ratio of neighbours, so that nothing underflows.
+    limit = math.log1p(-confidence)
+    odds = math.log1p(-tpr) - math.log(tpr)
+    term = below = n * math.log(tpr)
+    k = 0
+    while k < n and below <= limit:
+        k += 1
+        term += math.log((n - k + 1) / k) + odds
+        below = max(below, term) + math.log1p(math.exp(-abs(below - term)))
+    if k == 0:
+        raise BadValue(
+            f"{n} images are too few to calibrate a true positive rate of {tpr} with confidence {confidence}: it takes "
+            f"at least {needed(tpr, confidence)}"
+        )
+    return k
+
+
+def needed(tpr: float, confidence: float) -> int:
+    """The fewest images from which there is a threshold: the smallest n with 1 − tprⁿ ≥ confidence."""
+    limit, step = math.log1p(-confidence), math.log(tpr)
+    n = max(1, math.floor(limit / step))
+    while n * step > limit:  # the very comparison that `order_statistic` makes
+        n += 1
+    return n

@@ -1,0 +1,128 @@
+"""An experiment of the paper as data: what it measures, how it is drawn, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from prood import processes
+from prood.atomic import write_text
+from prood.errors import Diverged, NotFound, ProodError
+from prood.evaluation.evaluator import machine
+from prood.studies.lab import Lab
+from prood.studies.published import EXPERIMENTS_FOLDER, read_json
+
+Kind = Literal["table", "figure"]
+Content = dict[str, Any]
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure of the paper; `paper` says where it is found there.
+
+    `make` measures with the models of a lab and returns what JSON can hold. `draw` writes its figure, an SVG file, and
+    `section` is its Markdown, ours beside the paper's: both know nothing else, so a page says what its files say.
+    A `view` reads what is published of models: it is made anew each time, as that costs nothing.
+    """
+
+    kind: Kind
+    name: str
+    title: str
+    paper: str
+    make: Callable[[Lab], Content]
+    section: Callable[[Content], str]
+    draw: Callable[[Content, Path], None] | None = None
+    view: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}-{self.name}"
+
+    def file(self, lab: Lab) -> Path:
+        return lab.results / lab.name / EXPERIMENTS_FOLDER / f"{self.key}.json"
+
+
+def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
+    """Make an experiment and write its JSON file, unless what is there is of the same models and settings."""
+    file = experiment.file(lab)
+    stored = read_json(file) if file.is_file() else None
+    what = f"{experiment.kind} {experiment.name}"
+    if stored and not again and not experiment.view and _holds(stored, lab):
+        lab.console.print(f"{what}: there already, as {file}", soft_wrap=True, highlight=False)
+        return file
+    lab.models.clear()
+    lab.notes.clear()
+    began = time.monotonic()
+    content = experiment.make(lab)
+    seconds = time.monotonic() - began
+    if not lab.models:
+        raise NotFound(f"no model of {what} is here or published, with these seeds and attacks: nothing was written")
+    document = {
+        "format": FORMAT,
+        "kind": experiment.kind,
+        "name": experiment.name,
+        "recipe": lab.name,
+        **_settings(lab),
+        "command": lab.command,
+        "hardware": machine(processes.device(lab.device)),
+        "seconds": round(seconds, 1),
+        "models": dict(sorted(lab.models.items())),
+        "notes": list(dict.fromkeys(lab.notes)),
+        "content": content,
+    }
+    if processes.is_main() and (again or not stored or _says_more(document, stored, experiment)):
+        write_text(file, _text(document, what))
+    lab.console.print(f"{what}: {seconds:.0f} s, see {file}", soft_wrap=True, highlight=False)
+    return file
+
+
+def perform_all(experiments: Iterable[Experiment], lab: Lab, *, again: bool = False) -> dict[str, str]:
+    """Every experiment; one that cannot be made does not stop the others. What went wrong, by the experiment's key."""
+    failed: dict[str, str] = {}
+    for experiment in experiments:
+        heading = f"{experiment.kind} {experiment.name}: {experiment.title}"
+        lab.console.print(heading, style="bold", soft_wrap=True, highlight=False, markup=False)
+        try:
+            perform(experiment, lab, again=again)
+        except ProodError as error:
+            failed[experiment.key] = str(error)
+            lab.console.print(f"{experiment.key}: {error}", style="red", soft_wrap=True, highlight=False, markup=False)
+    return failed
+
+
+def _holds(stored: dict[str, Any], lab: Lab) -> bool:
+    """Whether an experiment's file is about the models that are here now, and made with the lab's settings."""
+    if any(stored.get(key) != value for key, value in _settings(lab).items()) or stored.get("format") != FORMAT:
+        return False
+    for model, weights in stored.get("models", {}).items():
+        run, _, seed = model.rpartition("-")
+        if lab.weights(run, int(seed)) not in (None, weights):  # None: its numbers outlive the model
+            return False
+    return True
+
+
+def _settings(lab: Lab) -> dict[str, Any]:
+    return {"seeds": list(lab.seeds), "attacks": lab.study.attacks, "attacked": lab.study.attacked}
+
+
+def _says_more(document: dict[str, Any], stored: dict[str, Any], experiment: Experiment) -> bool:
+    """Whether anything was measured anew, apart from what differs from one making to the next.
+
+    A view shows what is published, whatever the settings; models that are not here were looked at by who wrote it.
+    """
+    loose = {"command", "hardware", "seconds", *(("models", "seeds", "attacks", "attacked") if experiment.view else ())}
+    made = json.loads(json.dumps(document))
+    known = stored.get("models", {})
+    return any(made[key] != stored.get(key) for key in made.keys() - loose) or known | made["models"] != known
+
+
+def _text(document: dict[str, Any], what: str) -> str:
+    try:
+        return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    except ValueError:
+        raise Diverged(f"{what} measured something that is no number: nothing was written") from None

@@ -1,0 +1,93 @@
+"""The properties of the paper's first table, each decided by a rule from what was measured."""
+
+from __future__ import annotations
+
+from prood.evaluation.words import MISSING, radius_text, set_name
+from prood.report import comparison
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.report.results import escaped, markdown_table
+from prood.studies import Published
+from prood.studies.graph import Node
+from prood.studies.lab import Lab
+from prood.studies.profiles import MEANS, Profile
+from prood.studies.properties import Mark, judged
+
+TICKS = {
+    "OE": ("yes", "yes", "no", "no", "no"),
+    "CCU": ("yes", "yes", "no", "no", "yes"),
+    "ACET": ("yes", "yes", "partly", "no", "no"),
+    "ATOM": ("yes", "yes", "partly", "no", "no"),
+    "GOOD80": ("no", "no", "yes", "yes", "no"),
+    "GOOD100": ("no", "no", "yes", "yes", "no"),
+    "ProoD": ("yes", "yes", "yes", "yes", "yes"),
+}
+"""What the paper says, in the order of RULES."""
+
+
+def make(lab: Lab) -> Content:
+    found: list[Profile] = []
+    left_out = []
+    for node in rows.shown(lab, robust=True):
+        published = lab.published(node.name, measure=True)
+        if published is None or published.measured is None:
+            left_out.append(node.label)
+        else:
+            found.append(_profile(lab, node, published))
+    if left_out:
+        lab.notes.append(f"Not measured here: {'; '.join(left_out)}.")
+    return {
+        "inside": set_name(lab.inside_name),
+        "outside": lab.against,
+        "eps": lab.eps,
+        "rules": dict(comparison.legend()),
+        "rows": [profile.to_json() for profile in judged(found)],
+    }
+
+
+def _profile(lab: Lab, node: Node, published: Published) -> Profile:
+    assert published.measured is not None
+    sets: dict[str, dict[str, float | None]] = {}
+    for name in map(set_name, lab.recipe.evaluate.outside):
+        best = {metric: published.best(metric, name, lab.eps) for metric in MEANS}
+        sets[name] = {metric: None if one is None else getattr(one, metric) for metric, one in best.items()}
+    first = published.evaluations[0]
+    return Profile(
+        title=published.title,
+        run=node.name,
+        method=node.method,
+        seconds=published.seconds,
+        accuracy=first.accuracy,
+        sets=sets,
+        far=published.measured.far,
+        robustness=published.measured.robustness,
+        fingerprint=published.weights,
+    )
+
+
+def section(content: Content) -> str:
+    lines = [comparison.heading()]
+    for name, *cells in comparison.lines([Profile.from_json(row) for row in content["rows"]]):
+        lines.append([f"**{escaped(name)}**", *cells])
+        if name in TICKS:
+            signs = [Mark(word).sign for word in TICKS[name]]
+            lines.append(["↳ *paper*", *signs, *[MISSING] * (len(lines[0]) - 1 - len(signs))])
+    head = (
+        f"In-distribution {escaped(content['inside'])}, trained against {escaped(content['outside'])}, "
+        f"ε = {radius_text(content['eps'])}, means over the test sets, in percent."
+    )
+    attacked = {row["robustness"]["images"] for row in content["rows"] if row["robustness"]}
+    head += f" Robust accuracy is of {' or '.join(map(str, sorted(attacked)))} images." if attacked else ""
+    rules = "\n".join(f"- **{name}**: {escaped(text)}" for name, text in content["rules"].items())
+    return f"{head}\n\n{markdown_table(lines)}\n\n{rules}"
+
+
+EXPERIMENT = Experiment(
+    kind="table",
+    name="properties",
+    title="The properties of each method, as measured",
+    paper="Table 1, Section 1; the ticks are the paper's words, not measurements",
+    make=make,
+    section=section,
+    view=True,
+)

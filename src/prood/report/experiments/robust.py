@@ -1,0 +1,123 @@
+"""An adversarially trained classifier, and the same one combined with the discriminator: Robust-ProoD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from prood import processes
+from prood.evaluation.robustness import robust_accuracy
+from prood.evaluation.words import percent, radius_text
+from prood.models import load, score_of
+from prood.report.experiments import rows
+from prood.report.experiments.experiment import Content, Experiment
+from prood.report.results import escaped
+from prood.studies.lab import Lab
+from prood.studies.published import read_json
+
+RUNS = ("robust", "robust-prood")
+PAPERS_ACCURACY = {"cifar10": "58.5% at ε = 8/255 for both, of an adversarially trained ResNet18 from RobustBench"}
+
+
+def make(lab: Lab) -> Content:
+    """What was measured of the same weights before is taken over: it outlives the models, and attacks take the time."""
+    content = rows.table(lab, [node for node in lab.study.rows.values() if node.table == "robust"])
+    found = _before(lab)
+    asked: dict[str, Any] = {"attacks": lab.study.attacks or "fast", "limit": 2 * lab.study.attacked}
+    here = lab.training is not False and all(lab.has(run) for run in RUNS)
+    if here and not (found and asked.items() <= found.items()):
+        found = _robustness(lab, **asked)
+    found = found or _published(lab)
+    if found is None:
+        lab.notes.append("Robust accuracy is measured where the trained models are, and they are not here.")
+    return content | {"robustness": found}
+
+
+def _before(lab: Lab) -> dict[str, Any] | None:
+    file = EXPERIMENT.file(lab)
+    stored = read_json(file) if file.is_file() else {}
+    models = {f"{run}-0": lab.weights(run) for run in RUNS}
+    same = None not in models.values() and models.items() <= stored.get("models", {}).items()
+    return dict(found) if same and (found := stored["content"]["robustness"]) else None
+
+
+def _published(lab: Lab) -> dict[str, Any] | None:
+    """What was measured of both for the table of properties, by the same attacks on the same images."""
+    models = {run: one for run in RUNS if (one := lab.published(run, attack=False)) is not None}
+    known = {run: one.measured.robustness for run, one in models.items() if one.measured is not None}
+    found = {run: one for run, one in known.items() if one is not None}
+    conditions = {
+        (one.eps, one.images, evaluation.attacks)
+        for run, one in found.items()
+        for evaluation in models[run].evaluations
+        if evaluation.attacks and evaluation.images == one.images
+    }
+    if len(found) < len(RUNS) or len(conditions) != 1:
+        return None
+    ((eps, images, attacks),) = conditions
+    values = {run: one.robust_accuracy for run, one in found.items()}
+    return {"eps": eps, "images": images, "attacks": attacks, "robust_accuracy": values, "same_class": None}
+
+
+@torch.no_grad()
+def _robustness(lab: Lab, attacks: str, limit: int) -> dict[str, Any]:
+    """Robust accuracy of both at the radius that the robust one was trained for, and whether they agree on the class.
+
+    Eq. 3 keeps the order of the classes, so the two have the same robust accuracy. A search may still end at other
+    points, as it climbs another function: the share of equal classes on the test set is what shows the equality.
+    """
+    device, inside = processes.device(lab.device), lab.inside()
+    models = {run: load(lab.run(run), device=device) for run in RUNS}
+    eps = float(models["robust"][1].eps or lab.eps)
+    options: dict[str, Any] = {"attacks": attacks, "limit": limit, "device": device}
+    found = {run: robust_accuracy(model, inside, eps, **options) for run, (model, _) in models.items()}
+    same = 0
+    for part in torch.split(torch.arange(len(inside)), 250):
+        images = inside.floats(part).to(device)
+        classes = []
+        for model, _ in models.values():
+            logits = score_of(model).logits(images)
+            assert logits is not None
+            classes.append(logits.argmax(1))
+        same += int((classes[0] == classes[1]).sum())
+    return {
+        "eps": eps,
+        "images": found["robust"].images,
+        "attacks": attacks,
+        "limit": limit,
+        "robust_accuracy": {run: one.robust_accuracy for run, one in found.items()},
+        "same_class": same / len(inside),
+    }
+
+
+def section(content: Content) -> str:
+    table = rows.section(content, others=("Robust", "Robust-ProoD"))
+    found = content["robustness"]
+    told = []
+    if found:
+        titles = {row["run"]: row["title"] for row in content["rows"]}
+        values = ", ".join(f"{titles[run]} {percent(value)}" for run, value in found["robust_accuracy"].items())
+        told.append(
+            f"Robust accuracy at ε = {radius_text(found['eps'])}, under the attacks `{found['attacks']}` on "
+            f"{found['images']} test images: {values}."
+        )
+    if found and found["same_class"] is not None:
+        told[-1] += (
+            f" Both name the same class for {percent(found['same_class'])} of "
+            "the test images: the combination does not change the classifier's answers."
+        )
+    if content["inside"] in PAPERS_ACCURACY:
+        told.append(f"In the paper: {escaped(PAPERS_ACCURACY[content['inside']])}.")
+    return "\n\n".join([table, *told])
+
+
+EXPERIMENT = Experiment(
+    kind="table",
+    name="robust",
+    title="A robust classifier, combined: Robust-ProoD",
+    paper="App. “Combining ProoD with a Robust Classifier”",
+    make=make,
+    section=section,
+    view=True,
+)

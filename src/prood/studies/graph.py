@@ -1,0 +1,124 @@
+"""A study as data: models as the nodes of a graph, how each is made, and what is measured about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from prood.bounds import Method
+from prood.errors import UnknownName
+from prood.training import Recipe
+
+
+@dataclass(frozen=True)
+class Node:
+    """A model: the name of its folder, its title in tables, and how it is made.
+
+    With a `method` it is trained, by the study's recipe with these `settings`, or by another `recipe`. Without one it
+    is combined of a `classifier` and a `discriminator`, or is another node `rounded` to half precision. A method that
+    trains a joint model has its `discriminator` held fixed. All three are names of nodes.
+    """
+
+    name: str
+    title: str
+    method: str | None = None
+    settings: tuple[str, ...] = ()
+    recipe: str | None = None
+    classifier: str | None = None
+    discriminator: str | None = None
+    rounded: str | None = None
+    measures: tuple[str, ...] = ("certify", "attack")  # by their names in the study
+    table: Literal["main", "robust", "sizes", ""] = "main"  # which tables it is a row of
+    baseline: bool = False  # of others: made for the tables that show it, not with the study
+    intervals: bool = False  # its discriminator was trained with intervals, as in the paper
+    headline: bool = False  # what the study is about: figures look closest at it
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The nodes that it is made of."""
+        return tuple(part for part in (self.discriminator, self.classifier, self.rounded) if part is not None)
+
+    @property
+    def label(self) -> str:
+        """The title, told apart from that of another training of the discriminator."""
+        return f"{self.title}, intervals" if self.intervals else self.title
+
+
+@dataclass(frozen=True)
+class Measure:
+    """An evaluation of a node on the study's sets, under attack or not.
+
+    `eps` are its radii, by default the recipe's, and only the first of them if `first`. `bound` is how scores are
+    bounded, by default as the recipe says for the node's method. Joint models follow their discriminator where a
+    measure is `shared`: its bounds serve them.
+    """
+
+    name: str
+    attacked: bool = False
+    eps: tuple[float, ...] = ()
+    first: bool = False
+    bound: Method | None = None
+    shared: bool = False
+
+
+CERTIFY, ATTACK = Measure("certify"), Measure("attack", attacked=True)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A recipe, the models that are made by it, and what is measured about them.
+
+    Shifts of joint models are `shift`, or chosen on held-back images with the classifier `shift_by`, or the recipe's. A
+    study for a `gpu` is only trained on one, unless asked for. Of each set `limit` images are evaluated, by default as
+    many as the recipe says, and `attacked` are attacked. `short` is the schedule of nodes of other sizes. `inside`,
+    `bound` and the training set `outside` take the place of the recipe's. What is evaluated `together`, on whole sets
+    of these names, goes into one folder of results. Joint models accept 95% of the images `calibration`.
+    """
+
+    name: str
+    recipe: str | Recipe
+    nodes: tuple[Node, ...]
+    heading: str = ""
+    measures: tuple[Measure, ...] = (CERTIFY, ATTACK)
+    shift: float | None = None
+    shift_by: str | None = None
+    gpu: bool = False
+    attacks: str | None = "fast"
+    attacked: int = 20
+    limit: int | None = None
+    inside: str | None = None
+    outside: str | None = None
+    bound: Method | None = None
+    short: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
+    calibration: str | None = None
+
+    @cached_property
+    def by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    def node(self, name: str) -> Node:
+        if name not in self.by_name:
+            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(self.by_name)}")
+        return self.by_name[name]
+
+    @property
+    def rows(self) -> dict[str, Node]:
+        """The nodes that tables of all methods show, in their order; robust classifiers last."""
+        return {node.name: node for node in self.nodes if node.table in ("main", "robust")}
+
+    @cached_property
+    def headline(self) -> Node:
+        return next(node for node in self.nodes if node.headline)
+
+    def with_parts(self, names: Iterable[str]) -> list[Node]:
+        """These nodes and all that they are made of, in the study's order."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            waiting += self.node(name).parts if name not in found else ()
+            found.add(name)
+        return [node for node in self.nodes if node.name in found]

@@ -1,0 +1,101 @@
+"""Tasks that wait for one another, one after the other or several at a time in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Hashable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeVar
+
+import torch
+from rich.console import Console
+
+from prood.errors import ProodError
+
+START = "spawn"
+"""How a process begins: anew. A copy of this one could not use a GPU that this one has used."""
+
+Task = TypeVar("Task", bound=Hashable)
+
+
+def carry_out(
+    needs: Mapping[Task, Collection[Task]],
+    action: Callable[[Task], Any],
+    *,
+    jobs: int = 1,
+    console: Console | None = None,
+) -> None:
+    """Carry out `action` of every task, after those that it needs: of what may begin, what stands first.
+
+    With several `jobs`, as many run at a time; then `action` is a function of a module, or a partial of one, which can
+    be sent to another process. When a task fails, those that have begun are waited for, no other is begun, and its
+    error is raised.
+    """
+    if unknown := {need for found in needs.values() for need in found} - needs.keys():
+        raise ValueError(f"tasks wait for {', '.join(map(str, unknown))}, which are none of them")
+    order = TopologicalSorter(needs)
+    try:
+        order.prepare()
+    except CycleError as error:
+        raise ValueError(f"tasks wait for one another: {' → '.join(map(str, error.args[1]))}") from None
+    if jobs == 1:
+        _several(needs, order, lambda task: _done(action(task)), 1)
+        return
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ProodError("torchrun's processes work on one step together: leave out --jobs, or torchrun")
+    threads = max(1, torch.get_num_threads() // jobs)
+    context = multiprocessing.get_context(START)
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(threads,)) as pool:
+        try:
+            _several(needs, order, lambda task: pool.submit(_timed, action, task), jobs, console or Console())
+        except BrokenProcessPool:
+            raise ProodError("one of the processes was ended, perhaps for want of memory: try fewer --jobs") from None
+
+
+def _several(
+    needs: Mapping[Task, Collection[Task]],
+    order: TopologicalSorter[Task],
+    begin: Callable[[Task], Future[float]],
+    jobs: int,
+    console: Console | None = None,
+) -> None:
+    place = {task: number for number, task in enumerate(needs)}
+    ready: list[Task] = []
+    running: dict[Future[float], Task] = {}
+    while order.is_active():
+        ready = sorted([*ready, *order.get_ready()], key=place.__getitem__)
+        while ready and len(running) < jobs:  # no more: what is ready later may come before the others
+            task = ready.pop(0)
+            running[begin(task)] = task
+        ended, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in ended:
+            seconds, task = future.result(), running.pop(future)
+            if console is not None:
+                console.print(f"{task!s:<36} {seconds:6.1f} s", highlight=False)
+            order.done(task)
+
+
+def _done(_: Any) -> Future[float]:
+    """What is carried out here has ended when it is begun."""
+    future: Future[float] = Future()
+    future.set_result(0.0)
+    return future
+
+
+def _timed(action: Callable[[Task], Any], task: Task) -> float:
+    began = time.monotonic()
+    action(task)
+    torch.cuda.empty_cache()  # the next task of another process may need it; nothing where there is no GPU
+    return time.monotonic() - began
+
+
+def _begin(threads: int) -> None:
+    """In each process: its share of the cores, and on Ctrl-C an end without a traceback from each of them."""
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))

@@ -1,0 +1,171 @@
+"""How a node of a study comes about: trained, combined, or rounded; and the shift that a joint one is given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import asdict, fields
+from typing import Any
+
+import torch
+
+from prood import data, processes
+from prood.atomic import write_text
+from prood.detector import Detector
+from prood.detector.files import CALIBRATION_FILE, save_calibration
+from prood.evaluation import threshold as threshold_at
+from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
+from prood.models.files import rounded
+from prood.studies.graph import Node
+from prood.studies.published import portable, read_json
+from prood.studies.shift import choose_shift, sweep
+from prood.studies.site import Site
+from prood.training import combine, held_back, train
+
+SHIFTS = tuple(step / 4 for step in range(25))
+"""From 0 to 6, as in the paper. It trains for each and so has whole numbers only; here one pass serves all of them."""
+TOLERANCE = 0.001
+"""A shift is good enough if it costs less AUC than this, about what two trainings of OE differ by."""
+RULE = (
+    f"the highest GAUC among the shifts that cost less than {100 * TOLERANCE:g} points of OE's AUC, "
+    "else the highest AUC; on held-back training images"
+)
+ACCEPT = 0.95
+"""The share of the in-distribution that a shipped model accepts."""
+
+
+def make(site: Site, node: Node, seed: int | None) -> None:
+    """Make a node of what it needs, which is there. What is finished stays as it is."""
+    run, began = site.place(node.name, seed), time.monotonic()
+    if node.method is not None:
+        _train(site, node, seed)
+    elif not site.has(node.name, seed) and processes.is_main():
+        if node.rounded is not None:
+            _round(site, node, node.rounded, seed)
+        else:
+            f, g = (site.place(str(part), seed) for part in (node.classifier, node.discriminator))
+            combine(f, g, run, shift=shift_of(site, node, seed), resume=True)
+    if node.discriminator is not None and site.study.calibration and processes.is_main():
+        _calibrate(site, node, seed, site.study.calibration)
+    processes.barrier()
+    if node.method is not None:
+        seconds = time.monotonic() - began
+        site.console.print(f"{node.name:<14} trained in {seconds:.0f} s → {run}", markup=False, soft_wrap=True)
+
+
+def _train(site: Site, node: Node, seed: int | None) -> None:
+    assert node.method is not None
+    joint: dict[str, Any] = {}
+    if node.discriminator is not None:
+        joint = {"discriminator": site.place(node.discriminator, seed), "shift": shift_of(site, node, seed)}
+    recipe, run = site.recipe_of(node, seed), site.place(node.name, seed)
+    train(node.method, recipe, run, resume=True, device=site.device, console=site.console, **joint)
+
+
+def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
+    """A joint model in half precision, with the threshold that accepts 95% of the held-back images."""
+    before, run = site.place(part, seed), site.place(node.name, seed)
+    model, about = load(before, device=processes.device(site.device))
+    model = rounded(model)
+    assert isinstance(model, ProoD)
+    inside, _ = held_back(site.recipe_of(site.study.node(part), seed))
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        rows = torch.split(torch.arange(len(inside)), 250)
+        confidence = torch.cat([model.confidence(inside.floats(some).to(device)) for some in rows])
+    run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
+    for name in ("recipe.json", "metrics.jsonl"):
+        shutil.copy(before / name, run / name)
+    facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "inside", "data")}
+    threshold = threshold_at(confidence.cpu().numpy(), ACCEPT)
+    save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=ACCEPT, **facts)
+
+
+def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
+    """Give a joint model its threshold, and put the calibration beside it for p-values."""
+    folder = site.place(node.name, seed)
+    model, about = load(folder)
+    if about.threshold is None or not (folder / CALIBRATION_FILE).is_file():
+        detector = Detector(model)
+        found = detector.calibrate(data.load(images))
+        kept = {one.name for one in fields(about)} - {"architecture", "version", "format"}
+        facts = {name: getattr(about, name) for name in kept} | {"threshold": found.threshold, "tpr": found.tpr}
+        save_calibration(detector, folder)
+        save(model, folder / MODEL_FILE, **facts)
+        about = load(folder)[1]
+    site.console.print(f"{node.name:<14} accepts {about.tpr:.0%} of {images}: confidence ≥ {about.threshold:.4f}")
+
+
+# The shift
+
+
+def chooses(site: Site, discriminator: str) -> bool:
+    """Whether the shift of joint models with this discriminator is chosen by models of this site."""
+    study = site.study
+    if study.shift is not None or study.shift_by is None:
+        return False
+    known = (
+        not site.own_shifts and not site.has(discriminator, site.home) and site.public_shift(discriminator).is_file()
+    )
+    return not known
+
+
+def shift_of(site: Site, node: Node, seed: int | None) -> float:
+    """Δ of a joint model: the one that is set, or chosen for its discriminator; else the recipe's."""
+    if site.study.shift is not None:
+        return site.study.shift
+    if site.study.shift_by is None:
+        return site.recipe.shift
+    assert node.discriminator is not None
+    here = chooses(site, node.discriminator)
+    own = site.shift_file(node.discriminator, seed if site.own_shifts else site.home)
+    return float(read_json(own if here else site.public_shift(node.discriminator))["chosen"])
+
+
+def choose(site: Site, discriminator: str, seed: int | None) -> None:
+    """Choose among joint models of one classifier with every shift, as `RULE` says, and publish the choice.
+
+    The paper trains a classifier for each. But two trainings differ in AUC by more than two shifts do, and so here OE
+    is compared with itself: what g adds to it, or costs.
+    """
+    file, by = site.shift_file(discriminator, seed), site.study.shift_by
+    assert by is not None
+    if not still_holds(site, discriminator, seed):
+        device = processes.device(site.device)
+        inside, outside = held_back(site.recipe)
+        classifier, _ = load(site.place(by, seed), device=device)
+        certified, _ = load(site.place(discriminator, seed), device=device)
+        assert isinstance(certified, Discriminator)
+        baseline, candidates = sweep(classifier, certified, inside, outside, site.eps, SHIFTS, device=device)
+        content = {
+            "inside": site.name,
+            "outside": site.against,
+            "seed": seed,
+            "discriminator": discriminator,
+            "classifier": by,
+            "baseline": {"auc": baseline, "accuracy": candidates[0].accuracy},
+            "candidates": [asdict(candidate) for candidate in candidates],
+            "chosen": choose_shift(candidates, baseline, tolerance=TOLERANCE).shift,
+            "rule": RULE,
+            "images": len(outside),
+            "weights": {by: fingerprint(classifier), discriminator: fingerprint(certified)},
+        }
+        if processes.is_main():
+            write_text(file, json.dumps(content, indent=1) + "\n")
+    public, text = site.public_shift(discriminator), file.read_text(encoding="utf-8") if file.is_file() else ""
+    if processes.is_main() and (seed == 0 or not public.is_file()):  # tables take that of seed 0
+        write_text(public, text)
+    processes.barrier()
+
+
+def still_holds(site: Site, discriminator: str, seed: int | None) -> bool:
+    """Whether a choice is there that was made among these shifts, with the networks that are here."""
+    file = site.shift_file(discriminator, seed)
+    if not file.is_file():
+        return False
+    content = read_json(file)
+    shifts = tuple(one.get("shift") for one in content.get("candidates", ()))
+    here = [run for run in (site.study.shift_by, discriminator) if run is not None and site.has(run, seed)]
+    known = content.get("weights", {})
+    return shifts == SHIFTS and all(known.get(run) == site.weights(run, seed) for run in here)

@@ -1,0 +1,105 @@
+"""Tasks that wait for one another, in real processes. What they do is of the standard library: each can import it."""
+
+import io
+import operator
+import os
+import signal
+import subprocess
+import time
+from functools import partial
+
+import pytest
+from rich.console import Console
+
+from prood.errors import ProodError
+from prood.studies.jobs import carry_out
+
+
+def silent() -> Console:
+    return Console(file=io.StringIO(), width=100)
+
+
+def run(steps, **options):
+    """Each step is its action, under its name, with the names that it needs."""
+    needs = {Step(action): {Step(steps[name][0]) for name in after} for action, *after in steps.values()}
+    carry_out(needs, operator.call, console=silent(), **options)
+
+
+class Step(partial):
+    """A partial that is told apart by what it does."""
+
+    def __hash__(self):
+        return hash(str(self))
+
+    def __eq__(self, other):
+        return str(self) == str(other)
+
+
+def write(path):
+    return partial(type(path).write_text, path, path.name)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_task_comes_after_what_it_needs(tmp_path, jobs):
+    """A file is moved there and back again, which fails where it is not there yet."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    steps = {
+        "back": (partial(os.rename, b, a), "there"),
+        "there": (partial(os.rename, a, b), "write"),
+        "write": (write(a), "wait"),
+        "wait": (partial(time.sleep, 0.3),),
+        "other": (write(tmp_path / "c"),),
+    }
+    run(steps, jobs=jobs)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
+
+
+def test_of_those_that_may_begin_the_first_does():
+    done = []
+    carry_out({"last": {"first"}, "second": set(), "first": set(), "third": {"second"}}, done.append)
+    assert done == ["second", "first", "last", "third"]
+
+
+def test_several_run_at_a_time(tmp_path):
+    """A pipe opens when somebody reads and somebody writes: one after the other, the reader would wait in vain."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = partial(subprocess.run, ["cat", str(pipe)], check=True, timeout=60)
+    run({"read": (read,), "write": (write(pipe),)}, jobs=2)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failure_begins_nothing_more_and_is_raised(tmp_path, jobs):
+    steps = {
+        "fail": (partial(operator.truediv, 1, 0),),
+        "run on": (partial(time.sleep, 0.5),),
+        "later": (write(tmp_path / "later"), "fail"),
+        "too late": (write(tmp_path / "too late"), "run on"),
+    }
+    with pytest.raises(ZeroDivisionError):
+        run(steps, jobs=jobs)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_was_ended_is_one_line(tmp_path):
+    steps = {
+        "end": (partial(signal.raise_signal, signal.SIGKILL),),
+        "later": (write(tmp_path / "later"), "end"),
+    }
+    with pytest.raises(ProodError, match=r"^one of the processes was ended.*try fewer --jobs$"):
+        run(steps, jobs=2)
+    assert not (tmp_path / "later").exists()
+
+
+@pytest.mark.parametrize(
+    ("needs", "complaint"), [({"a": {"b"}, "b": {"a"}}, "for one another"), ({"a": {"b"}}, "none")]
+)
+def test_tasks_that_have_no_order_are_a_mistake(needs, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        carry_out(needs, pytest.fail)
+
+
+def test_not_within_torchrun(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ProodError, match="leave out --jobs, or torchrun"):
+        carry_out({"a": set()}, pytest.fail, jobs=2)
