@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from prood.cli import app
-from prood.errors import ProodError
+from prood.errors import ProodError, Refuted
 from prood.models import ProoD, discriminator, save, small
 
 
@@ -82,7 +82,7 @@ def test_the_smallest_change_of_a_number_is_refuted(run: Path, tmp_path: Path, k
     values = json.loads(out.read_text())
     values[key] = math.nextafter(values[key], math.inf)  # still true, but not what was written
     out.write_text(json.dumps(values) + "\n")
-    with pytest.raises(ProodError, match="1 of 1 certificates are refuted"):
+    with pytest.raises(Refuted):
         CliRunner().invoke(app, ["verify", str(out)], catch_exceptions=False)
 
 

@@ -13,7 +13,7 @@ from prood.certification.verify.exact import flint
 from prood.certification.verify.network import read_model
 from prood.certification.verify.search import highest
 from prood.data import load as load_images
-from prood.errors import ProodError
+from prood.errors import MissingPackage
 from prood.models import load
 
 
@@ -217,5 +217,5 @@ def test_without_flint_it_says_what_to_install(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "flint", None)
-    with pytest.raises(ProodError, match=r"pip install 'prood\[verify\]'"):
+    with pytest.raises(MissingPackage, match=r"'prood\[verify\]'"):
         flint()

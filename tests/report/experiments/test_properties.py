@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from prood.errors import ProodError
+from prood.errors import Damaged, ProodError
 from prood.evaluation.measured import FILE, read_measured
 from prood.models import fingerprint, load
 from prood.report.experiments import perform, properties
@@ -117,7 +117,7 @@ def test_measurements_of_other_weights_are_not_published(here, stored, lab_in, t
 def test_damaged_measurements_are_said(here, stored, tmp_path, damage):
     content = json.loads(here.file("oe").read_text())
     (tmp_path / "oe.json").write_text(json.dumps(content | {"measured": damage}))
-    with pytest.raises(ProodError, match=r"oe\.json is damaged or of another format: remove it and publish again"):
+    with pytest.raises(Damaged, match=r"oe\.json"):
         read_published(tmp_path)
 
 
