@@ -15,6 +15,8 @@ from rich.console import Console
 
 from prood import cli
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
+from prood.data import ImageSet, uniform_noise
+from prood.models import discriminator, small
 from prood.studies import Lab, study_of
 
 # Networks in tests are small, and test processes run side by side: more threads would only wait for each other.
@@ -143,3 +145,29 @@ def trained(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
         for run in ("plain", "oe", "discriminator", "prood-s", "prood"):
             assert lab.published(run) is not None
     return lab
+
+
+# A small joint model on noise: random weights, so that nothing separates well and every order can go wrong.
+
+
+@pytest.fixture(scope="session")
+def inside():
+    noise = uniform_noise(30, (1, 28, 28), seed=1)
+    return ImageSet("inside", noise.images, torch.arange(30) % 4, ("a", "b", "c", "d"))
+
+
+@pytest.fixture(scope="session")
+def outside(inside):
+    return {"dark": ImageSet("dark", inside.images // 3), "noise": uniform_noise(20, (1, 28, 28), seed=2)}
+
+
+@pytest.fixture
+def f():
+    torch.manual_seed(0)
+    return small(4, width=4).eval()
+
+
+@pytest.fixture
+def g():
+    torch.manual_seed(1)
+    return discriminator("digits", image=(1, 28, 28)).eval()

@@ -16,8 +16,8 @@ ROOMS: dict[str, tuple[float, float, str]] = {
     "certification": (526, 134, "files, and their check"),
     "serve": (526, 196, "HTTP and a page"),
     "export": (526, 248, "ONNX with the bound"),
-    "compare": (654, 20, "all methods"),
-    "reproduce": (654, 96, "the paper's tables"),
+    "studies": (654, 20, "models as a graph"),
+    "report": (654, 96, "tables and pages"),
 }
 ARROWS = (
     ("data", "training"),
@@ -30,8 +30,8 @@ ARROWS = (
     ("bounds", "certification"),
     ("detector", "serve"),
     ("detector", "export"),
-    ("evaluation", "compare"),
-    ("evaluation", "reproduce"),
+    ("evaluation", "studies"),
+    ("evaluation", "report"),
 )
 """Which room hands what it makes to which; a test holds that one of the two may import the other."""
 

@@ -326,3 +326,11 @@ def test_a_key_that_stands_there_twice_is_refused(runs: Path, tmp_path: Path) ->
     out.write_text(out.read_text().replace('"bound": ', '"bound": -9.0, "bound": ', 1))
     with pytest.raises(Damaged):
         read(out)
+
+
+def test_the_file_may_be_in_the_working_folder(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    what = subject(runs / "disc")
+    monkeypatch.chdir(tmp_path)
+    made = certify(what, inputs(["faces:test"], what.shape, 1), [0.1], out=Path("c.jsonl"), method="ibp")
+    assert read("c.jsonl")[0] == made
+    assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]

@@ -18,8 +18,8 @@ from docs_pages import ROOT
 
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference" / "python"
-ROOMS = ["attacks", "bounds", "certification", "compare", "data", "detector", "evaluation", "export", "methods"]
-ROOMS += ["models", "report", "reproduce", "serve", "studies", "training", "evaluation.asymptotics"]
+ROOMS = ["attacks", "bounds", "certification", "data", "detector", "evaluation", "export", "methods"]
+ROOMS += ["models", "report", "serve", "studies", "training", "evaluation.asymptotics"]
 
 
 @pytest.fixture

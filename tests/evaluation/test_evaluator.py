@@ -66,7 +66,9 @@ def joint_models(f, g):
 
 
 @pytest.mark.parametrize("kind", ["joint", "fused"])
-def test_bounds_of_the_discriminator_that_are_there_are_not_computed_again(f, g, inside, outside, kind, monkeypatch):
+def test_bounds_of_the_discriminator_that_are_there_are_not_computed_again(
+    f, g, inside, outside, kind, monkeypatch, tmp_path
+):
     options = {"inside": inside, "outside": outside, "eps": [0.01, 0.05], "method": "ibp"}
     bounds_of_g = evaluate(g, **options)
     model = joint_models(f, g)[kind]
@@ -75,9 +77,11 @@ def test_bounds_of_the_discriminator_that_are_there_are_not_computed_again(f, g,
     def refused(*_, **__):
         raise AssertionError("computed again")
 
+    evaluate(g, **options, name="g", folder=tmp_path)
     monkeypatch.setattr(Discriminator, "upper_bound", refused)
     reused = evaluate(model, **options, reuse=bounds_of_g, batch=7)
-    for one, other in zip(whole, reused, strict=True):
+    from_folder = evaluate(model, **options, folder=tmp_path)
+    for one, other in zip([*whole, *whole], [*reused, *from_folder], strict=True):
         np.testing.assert_array_equal(one.scores.certified, other.scores.certified)
         assert (one.gauc, one.gfpr95, one.identity) == (other.gauc, other.gfpr95, other.identity)
 

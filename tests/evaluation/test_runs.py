@@ -52,7 +52,7 @@ def test_a_shipped_model_is_evaluated_by_its_name(run, monkeypatch):
 
 
 def test_the_in_distribution_is_the_test_split_of_the_training_data(tmp_path):
-    save(small(8, width=4), tmp_path / "model.safetensors", data={"digits:train": "x", "photographs:train": "y"})
+    save(small(8, width=4), tmp_path / "model.safetensors", inside="digits:train")
     (one,) = evaluate_run(tmp_path, outside=["uniform"], eps=[0.1], attacks=None, limit=5, device="cpu")
     assert one.inside == "digits:test"
     assert one.fingerprints["inside"] == load("digits:test").fingerprint()
@@ -79,7 +79,7 @@ def test_what_is_not_said_is_what_the_recipe_plans(tmp_path):
     save(
         small(8, width=4),
         tmp_path / "model.safetensors",
-        data={"digits:train": "x"},
+        inside="digits:train",
         eps=0.5,
         recipe={"evaluate": plan},
     )
@@ -130,7 +130,7 @@ def test_a_joint_model_takes_the_bounds_of_the_run_that_its_discriminator_is_fro
 
 
 def test_of_a_set_on_disk_only_what_is_needed_is_read(tmp_path):
-    save(small(8, width=4), tmp_path / "run" / "model.safetensors", data={"digits:train": "x"})
+    save(small(8, width=4), tmp_path / "run" / "model.safetensors", inside="digits:train")
     (tmp_path / "pictures").mkdir()
     for number, image in enumerate(load("digits:test").images[:6]):
         Image.fromarray(image[0].numpy()).save(tmp_path / "pictures" / f"{number}.png")

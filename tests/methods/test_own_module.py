@@ -156,6 +156,28 @@ def test_without_a_recipe_that_names_it_the_option_does(prood, place) -> None:
     assert json.loads((place / "run" / "recipe.json").read_text())["modules"] == [str(place / "my_method.py")]
 
 
+def test_it_is_compared(prood, place) -> None:
+    """It has a row of its own, by the title that it declares."""
+    text = (place / "mine.toml").read_text().replace('modules = ["my_method.py"]', "")
+    (place / "bare.toml").write_text(text)
+    words = ["compare", "--recipe", place / "bare.toml", "--out", place / "all", "--device", "cpu", "--limit", "2"]
+    code, out, err = prood(*words, "--methods", "unsure", "--module", place / "my_method.py")
+    assert code == 0, err
+    assert "Unsure" in out
+    rows = json.loads((place / "all" / "compare.json").read_text())["rows"]
+    assert [(row["run"], row["title"]) for row in rows] == [("plain", "Plain"), ("oe", "OE"), ("unsure", "Unsure")]
+
+
+def test_it_is_a_row_of_a_comparison(prood, place) -> None:
+    compare = ["compare", "--recipe", place / "mine.toml", "--out", place / "compared", "--device", "cpu"]
+    code, out, err = prood(*compare, "--methods", "unsure")
+    assert code == 0, err
+    assert "Unsure" in out
+    rows = json.loads((place / "compared" / "compare.json").read_text())["rows"]
+    assert [row["title"] for row in rows] == ["Plain", "OE", "Unsure"]
+    assert (place / "compared" / "unsure" / "model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

@@ -4,12 +4,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-import torch
 
-from prood.data import ImageSet, uniform_noise
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.scores import Scores
-from prood.models import discriminator, small
 
 SETS = ("photographs:test", "textures", "text", "faces", "smooth", "uniform", "left-out")
 MODELS = {  # accuracy, mean of the clean scores, whether there is a certificate
@@ -116,26 +113,3 @@ class Tree(HTMLParser):
 @pytest.fixture(scope="session")
 def parse():
     return Tree
-
-
-@pytest.fixture(scope="session")
-def inside():
-    noise = uniform_noise(30, (1, 28, 28), seed=1)
-    return ImageSet("inside", noise.images, torch.arange(30) % 4, ("a", "b", "c", "d"))
-
-
-@pytest.fixture(scope="session")
-def outside(inside):
-    return {"dark": ImageSet("dark", inside.images // 3), "noise": uniform_noise(20, (1, 28, 28), seed=2)}
-
-
-@pytest.fixture
-def f():
-    torch.manual_seed(0)
-    return small(4, width=4).eval()
-
-
-@pytest.fixture
-def g():
-    torch.manual_seed(1)
-    return discriminator("digits", image=(1, 28, 28)).eval()

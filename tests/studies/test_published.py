@@ -171,7 +171,15 @@ def test_what_must_not_be_published(runs, prood_run, tmp_path):
 def test_of_several_in_distributions_the_models_own_is_published(prood_run, tmp_path):
     model, about = load(prood_run)
     data = {"digits:train": "0", **about.data}
-    save(model, prood_run / "model.safetensors", recipe=about.recipe, data=data, eps=about.eps, classes=about.classes)
+    save(
+        model,
+        prood_run / "model.safetensors",
+        recipe=about.recipe,
+        inside="digits:train",
+        data=data,
+        eps=about.eps,
+        classes=about.classes,
+    )
     own, *others = (replace(one, inside="digits:test") for one in read_results(prood_run))
     Results((own, *(replace(one, inside="other:test") for one in others))).save(prood_run)
     content = publish(prood_run, tmp_path / "out" / "p.json", **WORDS)
@@ -288,3 +296,12 @@ def test_a_mean_of_adversarial_values_is_of_the_seeds_that_were_attacked_the_mos
 def test_the_same_seed_twice_is_a_mistake():
     with pytest.raises(ProodError, match=r"3\.json and again\.json are both 'ProoD' of seed 3"):
         grouped([model(one(), seed=3), model(one(), seed=3, file="again.json")])
+
+
+def test_published_again_elsewhere_nothing_is_lost(prood_run, tmp_path):
+    """Of the same weights, the machine that trained them and the seconds that it took."""
+    first = publish(prood_run, tmp_path / "p.json", **WORDS, hardware="one GPU")
+    (prood_run / "metrics.jsonl").unlink()
+    again = publish(prood_run, tmp_path / "p.json", **WORDS)
+    assert (again["hardware"], again["seconds"]) == ("one GPU", first["seconds"])
+    assert again["seconds"] is not None

@@ -1,7 +1,7 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from torch import nn
 
 from prood import data
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, NotFound, ProodError, UnknownName
-from prood.methods import METHODS, base
+from prood.methods import METHODS, Method, base
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
+from prood.models.energy import Energy
 from prood.training import Recipe, Run, combine, held_back, load_recipe, train, trainer
 
 
@@ -485,3 +486,61 @@ def test_a_network_that_does_not_fit_is_one_line_and_claims_no_folder(
         fit(method, coloured(method, setting), tmp_path / "run", **given)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, kind: type, **words: Any) -> None:
+    """A method for this test alone."""
+    for key, value in ({"name": "mine", "title": "Mine", "summary": "a method"} | words).items():
+        setattr(kind, key, value)
+    monkeypatch.setitem(METHODS, "mine", kind)
+
+
+def test_a_method_without_a_loss_is_fitted_and_not_trained(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class Fitted(Method):
+        def prepare(self, model: nn.Module, batches: Callable[[int], Any]) -> None:
+            with torch.no_grad():
+                last = [parameter for parameter in model.parameters() if parameter.ndim == 1][-1]
+                last.fill_(float(batches(0)[0].images.mean()))
+
+    declare(monkeypatch, Fitted)
+    model = fit("mine", replace(recipe, train={"mine": {"batch": 24}}), tmp_path / "run")
+    assert not model.training
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    saved, about = load(tmp_path / "run")
+    biases = [parameter for parameter in saved.parameters() if parameter.ndim == 1][-1]
+    assert 0 < biases[0] < 1
+    assert torch.equal(biases, biases[0].expand_as(biases))
+    assert about.recipe is not None
+    assert about.recipe["method"] == "mine"
+
+
+def test_a_method_whose_network_has_another_score_is_refused(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class Wrong(Method):
+        pass
+
+    declare(monkeypatch, Wrong, score=Energy)
+    with pytest.raises(Mismatch, match="Energy"):
+        fit("mine", replace(recipe, train={"mine": {"batch": 24}}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["discriminator", "prood"])
+def test_what_differs_between_methods_is_declared_and_not_known_by_name(
+    name: str, runs: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same method under another name ends with the same weights."""
+    twin = dataclass(frozen=True)(type("Twin", (METHODS[name],), {}))
+    declare(monkeypatch, twin, name="twin")
+    monkeypatch.setitem(METHODS, "twin", twin)
+    options = {"discriminator": runs / "discriminator"} if name == "prood" else {}
+    again = fit("twin", replace(recipe, train={"twin": recipe.train[name]}), tmp_path / "twin", **options).state_dict()
+    before = load(runs / name)[0].state_dict()
+    assert again.keys() == before.keys()
+    assert all(torch.equal(again[key], before[key]) for key in before)
+    assert read_metadata(tmp_path / "twin").classes == read_metadata(runs / name).classes

@@ -63,7 +63,7 @@ def certify(
     if out is None:
         return [one for radius in request.eps for group in work.made(places, radius, {}) for one in group]
     check(out)
-    with locked(out.parent):
+    with locked(out):
         there = _there(out)
     processes.barrier()  # all have read what is there before one of them writes
     part = out.with_name(f"{out.name}.part{processes.rank()}")
@@ -71,16 +71,16 @@ def certify(
         for group in work.made(places[processes.rank() :: processes.world_size()], radius, there):
             for certificate in group:
                 if math.isfinite(certificate.bound):  # else there is nothing to certify
-                    with locked(out.parent):
+                    with locked(out):
                         append(part, certificate)
     processes.barrier()
     if processes.is_main():
-        with locked(out.parent):  # another call may be at the same file
+        with locked(out):  # another call may be at the same file
             write_text(out, "".join(f"{one.to_json()}\n" for one in _there(out).values()))
             for file in _parts(out):
                 file.unlink()
     processes.barrier()
-    with locked(out.parent):
+    with locked(out):
         there = _there(out)
     for radius in request.eps:  # what has no bound is not in the file, but an answer
         left = [place for place, key in zip(places, work.keys(places, radius), strict=True) if key not in there]

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from prood.cli.train import Modules
+
 
 def compare(
     recipe: Annotated[str, typer.Option(help="A recipe that comes with Prood, or a .toml file.")] = "quickstart",
@@ -29,6 +31,7 @@ def compare(
         typer.Option(help="Images of each out-distribution, chosen by a seed (0: all); else the recipe's.", min=0),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed of training than the recipe's.")] = None,
+    module: Modules = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")] = None,
 ) -> None:
     """Train and evaluate all methods on the same data, and say which properties each has, by measurement.
@@ -46,11 +49,10 @@ def compare(
     from prood.studies.known import every_method
     from prood.training import load_recipe
 
-    study = every_method(load_recipe(recipe))
-    limit = load_recipe(recipe).evaluate.limit if limit is None else limit
+    loaded, shown = load_recipe(recipe, module or ()), console()
     bound: Any = method  # a wrong word is refused there
-    study = replace(study, inside=inside, attacks=attacks, attacked=limit, bound=bound)
-    shown = console()
+    attacked = loaded.evaluate.limit if limit is None else limit
+    study = replace(every_method(loaded), inside=inside, attacks=attacks, attacked=attacked, bound=bound)
     lab = Lab(study, out, seeds=(seed,), home=seed, device=device, console=shown)
     found = run(lab, [name for name in methods.split(",") if name])
     if processes.is_main():

@@ -6,13 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from prood.report.experiments import Experiment
-    from prood.studies import Lab
 
 reproduce = typer.Typer(
     help="The paper's experiments: its models on CIFAR, and each of its tables and figures on any of the recipes.",
@@ -86,7 +85,6 @@ def study(
     prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
     already is not made again. 'prood results' then makes the page of all published results.
     """
-
     from prood import processes
     from prood.cli.console import console
     from prood.errors import BadValue
@@ -146,11 +144,12 @@ def experiment(
     elif name not in known:
         raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
     else:
-        _perform([known[name]], _lab(recipe, runs, results, seeds, attacks, attacked, train, device), docs, again)
+        _perform([known[name]], context.params)
 
 
 @reproduce.command("all")
 def everything(
+    context: typer.Context,
     recipe: RecipeName = "quickstart",
     runs: Runs = None,
     results: Results = RESULTS,
@@ -171,7 +170,7 @@ def everything(
 
     # Tables first: they train the models, and figures show all that are there.
     ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")
-    _perform(ordered, _lab(recipe, runs, results, seeds, attacks, attacked, train, device), docs, again)
+    _perform(ordered, context.params)
 
 
 @reproduce.command("claims")
@@ -223,49 +222,37 @@ def claims(
         raise Refuted(f"{failed} of {len(compared)} evaluations differ from what {file} says")
 
 
-def _lab(
-    recipe: str,
-    runs: Path | None,
-    results: Path,
-    seeds: str,
-    attacks: str | None,
-    attacked: int | None,
-    train: bool | None,
-    device: str | None,
-) -> Lab:
+def _perform(experiments: Sequence[Experiment], asked: dict[str, Any]) -> None:
+    """Make experiments by the options of `table`, `figure` and `all`, then the page."""
+    from dataclasses import replace
 
-    from prood.cli.console import console
-    from prood.errors import BadValue
-    from prood.studies import Lab, study_of
-
-    try:
-        numbers = tuple(map(int, seeds.split(",")))
-    except ValueError:
-        raise BadValue(f"{seeds!r} are no seeds: write numbers such as 0,1,2") from None
-    study = study_of(recipe)
-    preset = attacks or study.attacks
-    preset = None if preset == "none" else preset
-    study = replace(study, attacks=preset, attacked=attacked or study.attacked)
-    folder = runs or Path("runs") / study.name
-    lab = Lab(study, folder, results, numbers, training=train, device=device)
-    return replace(lab, command=_command(), console=console())
-
-
-def _perform(experiments: Sequence[Experiment], lab: Lab, docs: Path, again: bool) -> None:
     from prood import processes
-    from prood.errors import ProodError
+    from prood.cli.console import console
+    from prood.errors import BadValue, NotFound
     from prood.report.experiments import perform_all
     from prood.report.experiments.page import write_page
     from prood.report.plots import check_packages
+    from prood.studies import Lab, study_of
 
     check_packages()
-    failed = perform_all(experiments, lab, again=again)
+    try:
+        seeds = tuple(map(int, asked["seeds"].split(",")))
+    except ValueError:
+        raise BadValue(f"{asked['seeds']!r} are no seeds: write numbers such as 0,1,2") from None
+    study = study_of(asked["recipe"])
+    preset = asked["attacks"] or study.attacks
+    attacked = asked["attacked"] or study.attacked
+    study = replace(study, attacks=None if preset == "none" else preset, attacked=attacked)
+    folder = asked["runs"] or Path("runs") / study.name
+    lab = Lab(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
+    lab = replace(lab, command=_command(), console=console())
+    failed = perform_all(experiments, lab, again=asked["again"])
     if processes.is_main():
-        typer.echo(f"wrote {write_page(lab.results, docs)}")
+        typer.echo(f"wrote {write_page(lab.results, asked['docs'])}")
     processes.stop()
     if failed:
         reasons = "; ".join(f"{key.replace('-', ' ', 1)} ({reason})" for key, reason in failed.items())
-        raise ProodError(f"{len(failed)} of {len(experiments)} experiments could not be made: {reasons}")
+        raise NotFound(f"{len(failed)} of {len(experiments)} experiments could not be made: {reasons}")
 
 
 def _command() -> str:

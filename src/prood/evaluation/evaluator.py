@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -53,7 +52,8 @@ def evaluate(
     score.model.to(options.place).eval()
     score.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
     plan = _plan(score, inside, outside, radii_of(eps), options)
-    found = _there(options.store, plan) if options.store else {}
+    stored = (read_results(options.store) if options.store else None) or Results()
+    found = _usable(stored, plan)
     bench = Bench(score, options, Compiled(score) if options.compile and options.attack else None)
     missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
@@ -63,7 +63,7 @@ def evaluate(
         for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
-            known = _known(options.reuse, score, settings)
+            known = _known((*(options.reuse or ()), *stored), score, settings)
             measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches, known)
             made = _evaluation(settings, reference, images, measured)
             seconds = round(time.monotonic() - began, 3)
@@ -100,10 +100,10 @@ def _plan(
     return plan
 
 
-def _there(folder: Path, plan: Plan) -> dict[str, Evaluation]:
-    """Of the plan, what the folder has, without evaluations whose scores cannot be read any more."""
+def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
+    """Of the plan, what is stored, without evaluations whose scores cannot be read any more."""
     found = {}
-    for one in read_results(folder) or ():
+    for one in stored:
         with suppress(Damaged):
             if one.identity in plan and (one.scores is None or one.scores.clean is not None):
                 found[one.identity] = one
@@ -167,13 +167,13 @@ def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet
     )
 
 
-def _known(reuse: Results | None, score: Score, settings: dict[str, Any]) -> Tensor | None:
+def _known(before: Iterable[Evaluation], score: Score, settings: dict[str, Any]) -> Tensor | None:
     """The bounds of the score's part on these images, if they are among what was evaluated before."""
-    part = score.part() if reuse else None
-    if reuse is None or part is None:
+    part = score.part()
+    if part is None:
         return None
     wanted = (settings["eps"], settings["certificate"], fingerprint(part.model), settings["fingerprints"]["outside"])
-    for one in reuse:
+    for one in before:
         found = (one.eps, one.certificate, one.fingerprints.get("model"), one.fingerprints.get("outside"))
         if found == wanted and one.scores is not None:
             with suppress(Damaged):  # then they are computed again

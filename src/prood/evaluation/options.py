@@ -33,8 +33,9 @@ class EvaluateOptions:
     GPU: the passes of a search are compiled first, which takes half a minute.
 
     `name` stands for the model in tables. Each evaluation is stored in `folder` as soon as it is made, and those that
-    are there are not repeated. Of a joint model, `reuse` may hold evaluations of its discriminator: bounds of g over
-    the same balls by the same method are taken from there, and only the shift is added. Progress is shown on `console`.
+    are there are not repeated. Of a joint model, bounds of g over the same balls by the same method are taken from
+    evaluations of its discriminator in `folder` or in `reuse`, and only the shift is added. Progress is shown on
+    `console`.
     """
 
     attacks: str | Attack | None = None

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, radius_text
-from prood.report.results import escaped, markdown_table
+from prood.report.markdown import escaped, markdown_table
 from prood.report.table import GREY_NOTE, MEANING, Table, tables
 
 _LATEX = {

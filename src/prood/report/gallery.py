@@ -14,6 +14,7 @@ from PIL import Image
 from prood.evaluation.results import Evaluation
 from prood.evaluation.scores import Scores
 from prood.evaluation.words import percent
+from prood.models.confidence import confidence_of, logistic
 from prood.report.markup import Html, element
 
 BUDGET = 1_500_000  # characters of all pictures together: a page is to stay small enough to be sent by mail
@@ -21,9 +22,8 @@ MOST = 6
 
 
 def confidence(score: float, classes: int | None) -> float:
-    """1/K + (1 − 1/K)·σ(s), the confidence behind a score of a classifier with K classes; σ(s) where there are none."""
-    sigmoid = 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
-    return sigmoid if classes is None else 1 / classes + (1 - 1 / classes) * sigmoid
+    """The confidence behind the score of a classifier with K classes; σ(s) where there are none."""
+    return logistic(score) if classes is None else confidence_of(score, classes)
 
 
 def shown_each(evaluations: Sequence[Evaluation]) -> int:

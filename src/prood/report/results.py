@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from prood.errors import Damaged
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
+from prood.report.markdown import code, escaped, markdown_table, model_name, model_row, text_of
 from prood.report.table import MEANING
 from prood.studies.paper import PaperRow, paper, paper_rows
 from prood.studies.published import NOTES_FILE, SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published
-from prood.studies.seeds import Group, Statistic, grouped
+from prood.studies.seeds import Group, grouped
 
 HEAD = """# Results
 
@@ -107,12 +107,12 @@ def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:
     """Our rows, each with the paper's below it, then the models that only the paper has."""
     metrics = list(METRICS[kind])
 
-    def line(name: str, row: Group | PaperRow, seeds: int = 1) -> list[str]:
-        cells = [[row.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
-        texts = [" / ".join(text_of(one, seeds) for one in cell) if any(cell) else MISSING for cell in cells]
-        proved = sorted({method for outside in sets for method in row.methods(outside, eps)}) if kind == "auc" else []
-        last = [", ".join(proved) or MISSING] if kind == "auc" else []
-        return [name, text_of(row.accuracy(), seeds), *texts, *last]
+    def line(name: str, numbers: Group | PaperRow, seeds: int = 1) -> list[str]:
+        cells = model_row(name, numbers, sets, metrics, eps, seeds)
+        if kind == "auc":
+            proved = {method for outside in sets for method in numbers.methods(outside, eps)}
+            cells.append(", ".join(sorted(proved)) or MISSING)
+        return cells
 
     rows = paper_rows(groups[0].inside, groups[0].outside, eps, metrics)
     lines = [["model", "Acc", *map(escaped, sets), *(["certified by"] if kind == "auc" else [])]]
@@ -120,12 +120,12 @@ def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:
         here = group.evaluated(sets, eps)
         lines.append(line(_name(here), here, len(here.members)))
         several = len(here.members) > 1
-        same = [row for row in rows if row.title == group.title]
-        same.sort(key=lambda row: (row.table["runs"] > 1) == several)  # means beside means, single runs beside such
-        lines += [line(f"↳ *{row.name}*", row) for row in same[-1:]]
+        same = [one for one in rows if one.title == group.title]
+        same.sort(key=lambda one: (one.table["runs"] > 1) == several)  # means beside means, single runs beside such
+        lines += [line(f"↳ *{one.name}*", one) for one in same[-1:]]
     ours = {group.title for group in groups}
-    others = [row for row in rows if row.title not in ours and row.table["runs"] == 1]
-    lines += [line(f"{row.title}, *{row.name}*", row) for row in others]
+    others = [one for one in rows if one.title not in ours and one.table["runs"] == 1]
+    lines += [line(f"{one.title}, *{one.name}*", one) for one in others]
     return markdown_table(lines)
 
 
@@ -170,12 +170,8 @@ def _shift(content: dict[str, Any]) -> list[str]:
 
 def whole_or_chosen(candidates: list[dict[str, Any]], chosen: Any) -> list[dict[str, Any]]:
     """Of shifts that are a quarter apart, those that a table has room for."""
-    shown = []
-    for one in candidates:
-        shift = one.get("shift")
-        if shift == chosen or not isinstance(shift, float) or shift.is_integer():
-            shown.append(one)
-    return shown
+    shifts = ((one, one.get("shift")) for one in candidates)
+    return [one for one, shift in shifts if shift == chosen or not isinstance(shift, float) or shift.is_integer()]
 
 
 def _speed(content: dict[str, Any]) -> list[str]:
@@ -209,13 +205,6 @@ def _name(group: Group) -> str:
     return model_name(group.title, group.shifts, len(group.members))
 
 
-def model_name(title: str, shifts: Sequence[float], seeds: int) -> str:
-    """The first cell of a model's row."""
-    words = [f"Δ = {', '.join(f'{shift:g}' for shift in shifts)}"] if shifts else []
-    words += [f"{seeds} seeds"] if seeds > 1 else []
-    return ", ".join([f"**{escaped(title)}**", *words])
-
-
 def _range(numbers: Iterable[int]) -> str:
     found = sorted(set(numbers))
     return "–".join(f"{number:,}" for number in dict.fromkeys((found[0], found[-1])))
@@ -223,10 +212,6 @@ def _range(numbers: Iterable[int]) -> str:
 
 def _place(order: Sequence[str], name: str) -> int:
     return order.index(name) if name in order else len(order)
-
-
-def text_of(statistic: Statistic | None, seeds: int = 1) -> str:
-    return MISSING if statistic is None else statistic.text(seeds)
 
 
 def _short(value: float) -> str:
@@ -238,18 +223,3 @@ def _number(value: Any, form: Callable[[float], str] = _short) -> str:
     if isinstance(value, int | float):
         return form(value)
     return MISSING if value is None else escaped(str(value))
-
-
-def code(text: str) -> str:
-    """A command as code, also in the cell of a table."""
-    return f"`{' '.join(text.split())}`".replace("|", "\\|")
-
-
-def escaped(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", " ".join(text.split()))
-
-
-def markdown_table(lines: list[list[str]], align: str = "---:") -> str:
-    """The first line holds the headings; `align` is for all columns but the first, numbers as a rule."""
-    rule = ["---", *[align] * (len(lines[0]) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])

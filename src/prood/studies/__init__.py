@@ -2,8 +2,8 @@
 
 from prood.studies.claims import check_claims
 from prood.studies.comparison import compare
+from prood.studies.curve import best_shift, fit_fusion, pairs
 from prood.studies.fusing import fuse
-from prood.studies.fusion import best_shift, fit_fusion, pairs
 from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
 from prood.studies.lab import Lab

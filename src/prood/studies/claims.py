@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from prood.errors import ProodError
+from prood.errors import Mismatch, NotFound
 from prood.evaluation import evaluate_run
 from prood.evaluation.results import Evaluation
 from prood.evaluation.words import radius_text, set_name
@@ -82,12 +82,12 @@ def check_claims(
     """
     weights = fingerprint(load(model)[0])
     if weights != published.weights:
-        raise ProodError(f"{model} has the weights {weights}, and {published.weights} were published: name that model")
+        raise Mismatch(f"{model} has the weights {weights}, and {published.weights} were published: name that model")
     which = which or Which()
     wanted = [one for one in published.evaluations if one.attacks is None and one in which]
     if not wanted:
         sets, radii = ", ".join(published.sets), ", ".join(map(radius_text, published.radii))
-        raise ProodError(f"nothing of that was published without attacks: there are the sets {sets} and radii {radii}")
+        raise NotFound(f"nothing of that was published without attacks: there are the sets {sets} and radii {radii}")
     place = Path("runs") / "again" / weights if folder is None else Path(folder)
     claims: list[Claim] = []
     for how in dict.fromkeys((method_of(one), one.images, one.seed) for one in wanted):  # each at one go

@@ -10,9 +10,9 @@ from typing import Any
 
 from prood import processes
 from prood.atomic import write_text
-from prood.errors import BadValue, ProodError
+from prood.errors import BadValue, Mismatch, NotFound
 from prood.models import Discriminator, Fusion, ProoD, load, save
-from prood.studies.fusion import Fitted, best_shift, fit_fusion, pairs
+from prood.studies.curve import Fitted, best_shift, fit_fusion, pairs
 from prood.training import Recipe, Run, images_to_choose_by
 from prood.training.joint import evaluate_of_parts
 
@@ -74,16 +74,16 @@ def fuse(
     g, about_g = load(discriminator, device=target)
     f = f.classifier if isinstance(f, ProoD) else f
     if isinstance(f, Discriminator):
-        raise ProodError(f"{classifier} holds a discriminator: give a classifier to fuse it with")
+        raise Mismatch(f"{classifier} holds a discriminator: give a classifier to fuse it with")
     if not isinstance(g, Discriminator):
-        raise ProodError(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+        raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     radius = about_g.eps if options.eps is None else options.eps
     if radius is None:
-        raise ProodError(f"{discriminator} was not trained for a radius: give one with --eps")
+        raise NotFound(f"{discriminator} was not trained for a radius: give one with --eps")
     inside, outside = images_to_choose_by(recipe)
     taken = g.image
     if taken != inside.shape:
-        raise ProodError(
+        raise Mismatch(
             f"recipe {recipe.name!r} has images of shape {inside.shape}, and {discriminator} takes {taken}: "
             "name the recipe that it was trained by with --recipe"
         )

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 
-from prood.errors import ProodError
+from prood.errors import BadValue, Busy
 
 START = "spawn"
 """How a process begins: anew. A copy of this one could not use a GPU that this one has used."""
@@ -48,14 +48,14 @@ def carry_out(
         _several(needs, order, lambda task: _done(action(task)), 1)
         return
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ProodError("torchrun's processes work on one step together: leave out --jobs, or torchrun")
+        raise BadValue("torchrun's processes work on one step together: leave out --jobs, or torchrun")
     threads = max(1, torch.get_num_threads() // jobs)
     context = multiprocessing.get_context(START)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(threads,)) as pool:
         try:
             _several(needs, order, lambda task: pool.submit(_timed, action, task), jobs, console or Console())
         except BrokenProcessPool:
-            raise ProodError("one of the processes was ended, perhaps for want of memory: try fewer --jobs") from None
+            raise Busy("one of the processes was ended, perhaps for want of memory: try fewer --jobs") from None
 
 
 def _several(

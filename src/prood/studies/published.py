@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from prood.atomic import write_text
-from prood.errors import ProodError
+from prood.errors import Damaged, Mismatch, NotFound, Unsupported
 from prood.evaluation.measured import Measured, from_json, read_measured
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, check_kinds, read_results
 from prood.evaluation.runs import own_test_set
@@ -106,20 +106,21 @@ def publish(
     weights = fingerprint(model)
     results = read_results(run)
     if results is None or not len(results):
-        raise ProodError(f"{run} was not evaluated yet: run 'prood evaluate {run}' first")
+        raise NotFound(f"{run} was not evaluated yet: run 'prood evaluate {run}' first")
     if any(one.fingerprints.get("model") != weights for one in results):
-        raise ProodError(f"{run / RESULTS_FILE} holds evaluations of other weights: remove it and evaluate again")
+        raise Mismatch(f"{run / RESULTS_FILE} holds evaluations of other weights: remove it and evaluate again")
     insides = {set_name(one.inside) for one in results}
     if len(insides) > 1:
         own = set_name(own_test_set(about) or "")
         if own not in insides:
-            raise ProodError(
+            raise Mismatch(
                 f"{run} was evaluated on several in-distributions ({', '.join(sorted(insides))}), and none is known to "
                 f"be its own: remove {run / RESULTS_FILE} and evaluate on one of them"
             )
         insides, results = {own}, Results(tuple(one for one in results if set_name(one.inside) == own))
     before = read_one(Path(file)) if Path(file).is_file() else None
     kept = before if before is not None and before.weights == weights else None
+    seconds = _rounded(_training_seconds(run / "metrics.jsonl"))
     evaluations = {_key(one): one for one in map(_facts, [*(kept.evaluations if kept else ()), *results])}
     content = {
         "format": FORMAT,
@@ -129,8 +130,8 @@ def publish(
         "command": command,
         "seed": about.seed if seed is None else seed,
         "shift": _rounded(about.shift),
-        "hardware": hardware or "; ".join(dict.fromkeys(one.machine for one in results)),
-        "seconds": _rounded(_training_seconds(run / "metrics.jsonl")),
+        "hardware": hardware or (kept.hardware if kept else "; ".join(dict.fromkeys(one.machine for one in results))),
+        "seconds": kept.seconds if kept and seconds is None else seconds,
         "weights": weights,
         "version": about.version,
         "recipe": portable(read_json(run / "recipe.json")),
@@ -146,7 +147,7 @@ def read_published(folder: Path | str) -> list[Published]:
     """Every published file below the folder, by path."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ProodError(f"there is no folder {folder}: name the one that holds the published results")
+        raise NotFound(f"there is no folder {folder}: name the one that holds the published results")
     others = (SHIFT_FILE, SPEED_FILE)
     found = (file for file in folder.rglob("*.json") if file.parent.name != EXPERIMENTS_FOLDER)
     files = sorted(file for file in found if file.name not in others)
@@ -157,11 +158,9 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ProodError(
-            f"{file} cannot be read ({' '.join(str(error).split())}): remove it and publish again"
-        ) from None
+        raise Damaged(f"{file} cannot be read ({' '.join(str(error).split())}): remove it and publish again") from None
     if not isinstance(content, dict):
-        raise ProodError(f"{file} is damaged or of another format: remove it and publish again")
+        raise Damaged(f"{file} is damaged or of another format: remove it and publish again")
     return content
 
 
@@ -170,7 +169,7 @@ def read_one(file: Path) -> Published:
     content = read_json(file)
     try:
         if content.pop("format") > FORMAT:
-            raise ProodError(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
+            raise Unsupported(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
         title, inside = content["title"], content["inside"]
         made = [Evaluation(model=title, inside=inside, **values) for values in content.pop("evaluations")]
         if not made:
@@ -187,7 +186,7 @@ def read_one(file: Path) -> Published:
             raise TypeError("a number that is none")
         return found
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ProodError(f"{file} is damaged or of another format: remove it and publish again") from None
+        raise Damaged(f"{file} is damaged or of another format: remove it and publish again") from None
 
 
 def has_news(run: Path | str, published: Published) -> bool:
@@ -265,4 +264,4 @@ def _training_seconds(file: Path) -> float | None:
     try:
         return float(json.loads(lines[-1])["seconds"]) if lines else None
     except (ValueError, KeyError, TypeError):
-        raise ProodError(f"{file} is damaged: its last line does not say how many seconds training took") from None
+        raise Damaged(f"{file} is damaged: its last line does not say how many seconds training took") from None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from prood.errors import ProodError
+from prood.errors import AlreadyThere
 from prood.evaluation.results import Evaluation
 from prood.evaluation.words import percent
 from prood.studies.published import ATTACKED, Published, method_of, strength
@@ -114,7 +114,7 @@ def grouped(published: Iterable[Published]) -> list[Group]:
         others = groups.setdefault((one.inside, one.outside, one.title), [])
         for other in others:
             if other.seed == one.seed:
-                raise ProodError(
+                raise AlreadyThere(
                     f"{other.file} and {one.file} are both {one.title!r} of seed {one.seed}: "
                     "publish one of them with another title or seed"
                 )

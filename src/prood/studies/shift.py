@@ -11,10 +11,10 @@ from torch import nn
 
 from prood.bounds import Method
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.evaluation.evaluator import evaluate
 from prood.models import Curve, Discriminator, ProoD
-from prood.studies.fusion import pairs
+from prood.studies.curve import pairs
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ def choose_shift(candidates: Iterable[Candidate], baseline_auc: float, *, tolera
     `tolerance`; with one, an AUC that is lower by less than it is good enough.
     """
     if not 0 <= tolerance < 1:
-        raise ProodError(f"the tolerance of a choice is a difference of AUCs, 0 or more and below 1, not {tolerance}")
+        raise BadValue(f"the tolerance of a choice is a difference of AUCs, 0 or more and below 1, not {tolerance}")
     found = list(candidates)
     if not found:
-        raise ProodError("there is no shift to choose from: give the candidates of at least one model")
+        raise BadValue("there is no shift to choose from: give the candidates of at least one model")
     better = [one for one in found if one.auc > baseline_auc - tolerance]
     if better:
         return max(better, key=lambda one: (one.gauc, -one.shift))
@@ -52,21 +52,21 @@ def shift_from_prior(fraction: float) -> float:
     another prior would multiply it by e^Δ with Δ = log( p(o)·p̃(i) / (p(i)·p̃(o)) ).
     """
     if not 0 < fraction < 1:
-        raise ProodError(f"the expected fraction of out-distribution inputs lies between 0 and 1, not {fraction}")
+        raise BadValue(f"the expected fraction of out-distribution inputs lies between 0 and 1, not {fraction}")
     return math.log1p(-fraction) - math.log(fraction)
 
 
 def prior_from_shift(shift: float) -> float:
     """The fraction p̃(o) of out-distribution inputs that this Δ stands for: 1/(1 + e^Δ)."""
     if math.isnan(shift):
-        raise ProodError("a shift is a number, not NaN")
+        raise BadValue("a shift is a number, not NaN")
     return math.exp(-max(shift, 0.0)) / (1 + math.exp(-abs(shift)))  # no overflow on either side
 
 
 def choice_of_shift(shift: float | None, prior: float | None, default: float | None = None) -> float | None:
     """The shift that was given, or the one of the prior that was given; both at once contradict each other."""
     if shift is not None and prior is not None:
-        raise ProodError("a shift and a prior are two ways to say the same: give one of --shift and --prior")
+        raise BadValue("a shift and a prior are two ways to say the same: give one of --shift and --prior")
     if prior is not None:
         return shift_from_prior(prior)
     return default if shift is None else shift

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from rich.console import Console
 
 from prood import data
 from prood.attacks import preset
+from prood.bounds import Method
 from prood.data import ImageSet
-from prood.errors import BadValue
+from prood.errors import BadValue, UnknownName
 from prood.evaluation.runs import counterpart, part_of
 from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, fingerprint, load
@@ -47,6 +48,8 @@ class Site:
         """What is wrong is said now, not when everything is trained."""
         if self.study.attacks is not None:
             preset(self.study.attacks)
+        if self.study.bound not in (None, *get_args(Method)):
+            raise UnknownName(f"unknown bound {self.study.bound!r}: choose one of {', '.join(get_args(Method))}")
         if not self.seeds:
             raise BadValue("an experiment needs at least one seed: name some with --seeds 0,1,2")
         if len(set(self.seeds)) < len(self.seeds):

@@ -90,7 +90,7 @@ def test_it_is_made_again_when_its_models_changed(lab, trained):
 
 
 def test_a_view_is_made_each_time_and_written_when_it_differs(lab):
-    counted = Counted("table", view=True)
+    counted = Counted("table")
     perform(counted.experiment, lab)
     file = counted.experiment.file(lab)
     before = file.stat().st_mtime_ns

@@ -9,7 +9,7 @@ import pytest
 from prood.models import Curve, Fusion, ProoD, load
 from prood.report.experiments import EXPERIMENTS, fusion, perform, shift
 from prood.studies import Candidate, Lab, choose_shift, measure, study_of
-from prood.studies.fusion import SHIFTS
+from prood.studies.curve import SHIFTS
 from prood.studies.making import TOLERANCE
 
 

@@ -33,7 +33,7 @@ def draw(content, file):
 def registry(monkeypatch):
     """Two experiments: a figure, and a table that reads what is not in every file."""
     figure = Experiment("figure", "curve", "A <curve>", "Section 3", never, lambda content: content["word"], draw)
-    table = Experiment("table", "many", "Many", "App. B", never, lambda content: f"{content['number']:.1f}", view=True)
+    table = Experiment("table", "many", "Many", "App. B", never, lambda content: f"{content['number']:.1f}")
     monkeypatch.setattr(page, "EXPERIMENTS", (figure, table))
 
 

@@ -9,7 +9,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from prood.report.experiments import EXPERIMENTS, fpr, main, perform, radius, robust, rows, seeds, separate, sets
+from prood.report.experiments import EXPERIMENTS, perform, robust, rows
+from prood.report.experiments.tables import FPR, MAIN, RADIUS, SEEDS, SEPARATE, SETS, radii
 from prood.studies import Lab, read_published, study_of
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,7 @@ def cifar(tmp_path_factory):
 
 
 def test_the_main_table_holds_what_is_published(trained):
-    content = main.make(trained)
+    content = MAIN.make(trained)
     assert [row["run"] for row in content["rows"]] == CHEAP
     assert (content["sets"], content["eps"], content["outside"]) == (["ramps", "uniform"], 0.06, "ramps")
     for row in content["rows"]:
@@ -51,7 +52,7 @@ def test_the_main_table_holds_what_is_published(trained):
                 one = found.best(metric, name, 0.06)
                 assert one.images == images
                 assert metrics[metric] == [getattr(one, metric), None]
-    text = main.EXPERIMENT.section(content)
+    text = MAIN.section(content)
     assert text.startswith("AUC / GAUC / AAUC, ε = 0.06, trained against ramps, seed 0. Certified: 6 ")
     assert "Attacked: 3 images (fast) of a set." in text
     table = cells(text)
@@ -63,41 +64,41 @@ def test_the_main_table_holds_what_is_published(trained):
 
 
 def test_false_positive_rates_are_those_of_the_same_evaluations(trained):
-    content = fpr.make(trained)
+    content = FPR.make(trained)
     joint = {row["run"]: row for row in content["rows"]}["prood"]["sets"]["ramps"]
     found = trained.published("prood")
     assert joint == {
         metric: [getattr(found.best(metric, "ramps", 0.06), metric), None] for metric in ("fpr95", "gfpr95", "afpr95")
     }
-    assert fpr.EXPERIMENT.section(content).startswith("FPR / GFPR / AFPR, ε = 0.06")
+    assert FPR.section(content).startswith("FPR / GFPR / AFPR, ε = 0.06")
 
 
 def test_other_radii_are_certified_and_the_largest_is_attacked(trained):
-    assert radius.radii(trained) == [0.02, 0.04, 0.08]
-    content = radius.make(trained)
+    assert radii(trained) == [0.02, 0.04, 0.08]
+    content = RADIUS.make(trained)
     assert [one["eps"] for one in content["tables"]] == [0.02, 0.04, 0.08]
     for one in content["tables"]:
         joint = {row["run"]: row for row in one["rows"]}["prood"]["sets"]["ramps"]
         assert joint["gauc"][0] == trained.published("prood").best("gauc", "ramps", one["eps"]).gauc
         assert (joint["aauc"] is None) == (one["eps"] < 0.08)
-    text = radius.section(content)
+    text = RADIUS.section(content)
     assert [f"ε = {eps}, " in text for eps in (0.02, 0.04, 0.08)] == [True] * 3
     assert text.count("Not attacked.") == 2
 
 
 def test_additional_sets_are_noise_and_what_was_trained_against(trained):
-    content = sets.make(trained)
+    content = SETS.make(trained)
     assert content["sets"] == ["ramps", "uniform"]
-    assert "ramps is the test set of what our models were trained against" in sets.section(content)
+    assert "ramps is the test set of what our models were trained against" in SETS.section(content)
     content["sets"].remove("ramps")
-    assert "trained against;" not in sets.section(content)
+    assert "trained against;" not in SETS.section(content)
 
 
 def test_separate_training_keeps_the_accuracy_of_outlier_exposure(trained):
-    content = separate.make(trained)
+    content = SEPARATE.make(trained)
     assert [row["run"] for row in content["rows"]] == ["oe", "prood-s", "prood"]
     assert content["same_accuracy"] == {"prood-s": True}
-    assert "ProoD-S has exactly OE's accuracy, as it must." in separate.section(content)
+    assert "ProoD-S has exactly OE's accuracy, as it must." in SEPARATE.section(content)
 
 
 def test_another_accuracy_of_separate_training_is_said(trained, lab_in, tmp_path):
@@ -109,13 +110,13 @@ def test_another_accuracy_of_separate_training_is_said(trained, lab_in, tmp_path
     for one in content["evaluations"]:
         one["accuracy"] -= 0.01
     file.write_text(json.dumps(content))
-    content = separate.make(lab)
+    content = SEPARATE.make(lab)
     assert content["same_accuracy"] == {"prood-s": False}
-    assert "ProoD-S has **not** OE's accuracy" in separate.section(content)
+    assert "ProoD-S has **not** OE's accuracy" in SEPARATE.section(content)
 
 
 def test_error_bars_are_over_the_seeds(trained):
-    content = seeds.make(trained)
+    content = SEEDS.make(trained)
     assert [(row["run"], row["seeds"]) for row in content["rows"]] == [
         ("oe", [0, 1]),
         ("discriminator", [0, 1]),
@@ -126,7 +127,7 @@ def test_error_bars_are_over_the_seeds(trained):
     assert count == 2
     assert math.isclose(mean, fmean(values), rel_tol=1e-5)
     assert math.isclose(deviation, stdev(values), rel_tol=1e-5, abs_tol=1e-9)
-    assert "**ProoD**, Δ = 1, 2 seeds" in cells(seeds.section(content))
+    assert "**ProoD**, Δ = 1, 2 seeds" in cells(SEEDS.section(content))
     assert {"oe-0", "oe-1", "prood-1"} <= set(trained.models)
 
 
@@ -186,7 +187,7 @@ def test_robust_accuracy_outlives_the_models(trained, lab_in, tmp_path, monkeypa
 
 def test_models_that_are_not_here_are_noted(cifar):
     cifar.notes.clear()
-    content = main.make(cifar)
+    content = MAIN.make(cifar)
     nodes = {name: node for name, node in cifar.study.rows.items() if node.table == "main"}
     here = {run for run in nodes if cifar.file(run).is_file()}
     assert {row["run"] for row in content["rows"]} == here
@@ -220,7 +221,7 @@ def papers(table: list[list[str]], title: str) -> list[str]:
 
 
 def test_the_papers_rows_are_there_for_all_of_its_models(cifar):
-    table = lines(main.EXPERIMENT.section(main.make(cifar)))
+    table = lines(MAIN.section(MAIN.make(cifar)))
     assert table[0][:3] == ["model", "Acc", "cifar100"]
     for title in rows.OTHERS:
         assert "paper, 80M Tiny Images" in papers(table, title)[0]
@@ -231,17 +232,17 @@ def test_the_papers_rows_are_there_for_all_of_its_models(cifar):
 @pytest.mark.parametrize(
     ("experiment", "title", "against", "cell"),
     [
-        (fpr, "GOOD80", "OpenImages", "65.1 / 100.0 / 84.8"),
-        (radius, "GOOD100", "OpenImages", "67.8 / 39.4 / 43.5"),
-        (sets, "OE", "OpenImages", "99.7 / 0.0 / 2.5"),
-        (sets, "ATOM", "OpenImages", "73.4 / 0.0 / 22.3"),  # on OpenImages, which it was trained against
-        (separate, "ProoD-S", "OpenImages", "89.3 / 44.7 / 45.3"),
-        (seeds, "Plain", "80M Tiny Images, 5 seeds", "90.0 ± 0.1 / 0.0 ± 0.0 / 0.6 ± 0.1"),
-        (robust, "Robust", "OpenImages", "82.7 / 0.0 / 75.3"),
+        (FPR, "GOOD80", "OpenImages", "65.1 / 100.0 / 84.8"),
+        (RADIUS, "GOOD100", "OpenImages", "67.8 / 39.4 / 43.5"),
+        (SETS, "OE", "OpenImages", "99.7 / 0.0 / 2.5"),
+        (SETS, "ATOM", "OpenImages", "73.4 / 0.0 / 22.3"),  # on OpenImages, which it was trained against
+        (SEPARATE, "ProoD-S", "OpenImages", "89.3 / 44.7 / 45.3"),
+        (SEEDS, "Plain", "80M Tiny Images, 5 seeds", "90.0 ± 0.1 / 0.0 ± 0.0 / 0.6 ± 0.1"),
+        (robust.EXPERIMENT, "Robust", "OpenImages", "82.7 / 0.0 / 75.3"),
     ],
 )
 def test_every_table_has_the_papers_numbers(cifar, experiment, title, against, cell):
-    table = lines(experiment.EXPERIMENT.section(experiment.make(cifar)))
+    table = lines(experiment.section(experiment.make(cifar)))
     found = papers(table, title)
     assert against in found[0]
     assert found[table[0].index("cifar100")] == cell
@@ -252,7 +253,7 @@ def test_on_cifar_error_bars_are_of_the_seeds_that_are_there(cifar):
     there: dict[str, set[int]] = {}
     for one in read_published(cifar.results):
         there.setdefault(one.title, set()).add(one.seed)
-    rows = seeds.make(cifar)["rows"]
+    rows = SEEDS.make(cifar)["rows"]
     for row in rows:
         assert set(row["seeds"]) == there[row["title"]] & set(cifar.seeds)
     said = "Of one seed so far, and so without a deviation: "

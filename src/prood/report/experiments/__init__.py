@@ -1,37 +1,23 @@
-"""The paper's tables and figures, one file each; EXPERIMENTS has them in the paper's order."""
+"""The paper's tables and figures; EXPERIMENTS has them in the paper's order."""
 
-from prood.report.experiments import (
-    asymptotic,
-    directions,
-    fpr,
-    fusion,
-    main,
-    properties,
-    radius,
-    robust,
-    seeds,
-    separate,
-    sets,
-    shift,
-    sizes,
-)
+from prood.report.experiments import asymptotic, directions, fusion, properties, robust, shift, sizes, tables
 from prood.report.experiments.experiment import Experiment, perform, perform_all
 
 __all__ = ["EXPERIMENTS", "Experiment", "perform", "perform_all"]
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     properties.EXPERIMENT,
-    main.EXPERIMENT,
+    tables.MAIN,
     asymptotic.EXPERIMENT,
     directions.EXPERIMENT,
-    separate.EXPERIMENT,
-    fpr.EXPERIMENT,
-    sets.EXPERIMENT,
+    tables.SEPARATE,
+    tables.FPR,
+    tables.SETS,
     sizes.EXPERIMENT,
-    radius.EXPERIMENT,
-    seeds.EXPERIMENT,
+    tables.RADIUS,
+    tables.SEEDS,
     robust.EXPERIMENT,
     shift.EXPERIMENT,
     fusion.EXPERIMENT,
 )
-"""To add one, write a file with an `EXPERIMENT` and name it here."""
+"""To add one, write an `Experiment` and name it here."""

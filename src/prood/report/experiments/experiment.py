@@ -27,7 +27,7 @@ class Experiment:
 
     `make` measures with the models of a lab and returns what JSON can hold. `draw` writes its figure, an SVG file, and
     `section` is its Markdown, ours beside the paper's: both know nothing else, so a page says what its files say.
-    A `view` reads what is published of models: it is made anew each time, as that costs nothing.
+    A table is a view on what is published of models: it is made anew each time, as that costs nothing.
     """
 
     kind: Kind
@@ -37,7 +37,10 @@ class Experiment:
     make: Callable[[Lab], Content]
     section: Callable[[Content], str]
     draw: Callable[[Content, Path], None] | None = None
-    view: bool = False
+
+    @property
+    def view(self) -> bool:
+        return self.kind == "table"
 
     @property
     def key(self) -> str:

@@ -6,7 +6,7 @@ from prood.evaluation.words import MISSING, radius_text, set_name
 from prood.report import comparison
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.results import escaped, markdown_table
+from prood.report.markdown import escaped, markdown_table
 from prood.studies import Published
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
@@ -89,5 +89,4 @@ EXPERIMENT = Experiment(
     paper="Table 1, Section 1; the ticks are the paper's words, not measurements",
     make=make,
     section=section,
-    view=True,
 )

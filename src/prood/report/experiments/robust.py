@@ -12,7 +12,7 @@ from prood.evaluation.words import percent, radius_text
 from prood.models import load, score_of
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.results import escaped
+from prood.report.markdown import escaped
 from prood.studies.lab import Lab
 from prood.studies.published import read_json
 
@@ -119,5 +119,4 @@ EXPERIMENT = Experiment(
     paper="App. “Combining ProoD with a Robust Classifier”",
     make=make,
     section=section,
-    view=True,
 )

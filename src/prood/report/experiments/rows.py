@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
-from prood.report.results import escaped, markdown_table, model_name, text_of
+from prood.evaluation.words import METRICS, Kind, radius_text, set_name
+from prood.report.markdown import escaped, markdown_table, model_name, model_row
 from prood.studies import Group
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
-from prood.studies.paper import PaperRow, paper_rows
+from prood.studies.paper import paper_rows
 from prood.studies.published import method_of
 from prood.studies.seeds import Statistic
 
@@ -86,12 +86,12 @@ def section(
     for ours in content["rows"]:
         count = len(ours["seeds"])
         name = model_name(ours["title"], ours["shifts"], count)
-        lines.append(_line(name, Stored(ours), sets, metrics, eps, count))
+        lines.append(model_row(name, Stored(ours), sets, metrics, eps, count))
         same = [row for row in rows if row.title == _plain(ours["title"])]
-        lines += [_line(f"↳ *{row.name}*", row, named, metrics, eps) for row in same[:1]]
+        lines += [model_row(f"↳ *{row.name}*", row, named, metrics, eps) for row in same[:1]]
     here = {_plain(ours["title"]) for ours in content["rows"]}
     left = {row.title: row for row in reversed(rows) if row.title in set(others) - here}
-    lines += [_line(f"{row.title}, *{row.name}*", row, named, metrics, eps) for row in reversed(left.values())]
+    lines += [model_row(f"{row.title}, *{row.name}*", row, named, metrics, eps) for row in reversed(left.values())]
     return f"{_caption(content)}\n\n{markdown_table(lines)}"
 
 
@@ -151,14 +151,6 @@ def _caption(content: Content) -> str:
     words += [f"Certified: {' and '.join(content['certified'])} of a set."] if content["certified"] else []
     attacked = f"Attacked: {' and '.join(content['attacked'])} of a set." if content["attacked"] else "Not attacked."
     return " ".join([*words, attacked])
-
-
-def _line(
-    name: str, row: Stored | PaperRow, sets: Sequence[str], metrics: Sequence[str], eps: float, seeds: int = 1
-) -> list[str]:
-    cells = [[row.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
-    texts = [" / ".join(text_of(one, seeds) for one in cell) if any(cell) else MISSING for cell in cells]
-    return [name, text_of(row.accuracy(), seeds), *texts]
 
 
 def _plain(title: str) -> str:

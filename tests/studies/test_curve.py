@@ -9,7 +9,7 @@ from prood.data import ImageSet
 from prood.evaluation import auc, evaluate
 from prood.models import Curve, Fusion, ProoD
 from prood.studies import best_shift, fit_fusion, pairs
-from prood.studies.fusion import SHIFTS, TRUST, FitOptions, Pairs, pairs_of
+from prood.studies.curve import SHIFTS, TRUST, FitOptions, Pairs, pairs_of
 
 QUICK = FitOptions(starts=2, directions=6, smallest=0.1)
 

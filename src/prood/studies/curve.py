@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from prood.bounds import Method
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue, Unsupported
 from prood.evaluation.bench import CERTIFIED, Bench
 from prood.evaluation.metrics import auc
 from prood.evaluation.options import EvaluateOptions
@@ -122,7 +122,7 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         if min(self.starts, self.steps) < 1 or self.directions < 0 or not 0 < self.smallest < 1:
-            raise ProodError("a fusion's fit needs a start and a step or more, and a smallest step between 0 and 1")
+            raise BadValue("a fusion's fit needs a start and a step or more, and a smallest step between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class _Space:
         values = torch.cat([sample.g_in, sample.bound_out]).numpy()  # of g alone, most may be at its ceiling
         low, high = np.quantile(values, (0.1, 0.9))
         if not 0 < high - low < np.inf:
-            raise ProodError("a fusion cannot be fitted: the discriminator tells nothing of these images")
+            raise Unsupported("a fusion cannot be fitted: the discriminator tells nothing of these images")
         return cls(float(np.median(sample.g_in.numpy())), float(high - low) / 4)
 
     def curve(self, place: Floats) -> Curve:
