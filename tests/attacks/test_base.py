@@ -14,6 +14,7 @@ from prood.models import Discriminator, InLogit
 SHAPE = (2, 5, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.0, 1e-9, 0.01, 8 / 255, 0.3, 1.0, 2.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_points_lie_in_the_ball_and_in_the_cube(attack, eps, dtype, wavy, edgy):

@@ -38,6 +38,7 @@ def _fresh():
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 def test_what_is_compiled_has_the_same_values_and_slopes_at_any_number_of_points(monkeypatch):
     monkeypatch.setattr(module, "SIZES", (4, 8))
     torch.manual_seed(0)
@@ -67,6 +68,7 @@ def test_few_sizes_are_compiled(monkeypatch):
     assert sorted(seen) == [4, 8]
 
 
+@pytest.mark.slow
 def test_all_but_the_search_is_the_score_itself(joint):
     score = score_of(joint())
     compiled, images = Compiled(score, backend="eager"), torch.rand(3, 3, 32, 32)

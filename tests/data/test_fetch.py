@@ -490,6 +490,7 @@ def npm_package(tmp_path: Path) -> Package:
     return Package(str(made), len(content), f"sha256:{hashlib.sha256(content).hexdigest()}")
 
 
+@pytest.mark.slow
 def test_where_the_web_cannot_be_reached_npm_is_asked(
     server: Server, folder: Path, npm_package: Package, tmp_path: Path
 ) -> None:
@@ -505,6 +506,7 @@ def test_where_the_web_cannot_be_reached_npm_is_asked(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_npm_is_asked_at_once_if_wished_and_never_if_not(server: Server, folder: Path, npm_package: Package) -> None:
     server.files = {"x": b"web"}
     register(Download(server.url("x"), 1), package=npm_package)
@@ -515,6 +517,7 @@ def test_npm_is_asked_at_once_if_wished_and_never_if_not(server: Server, folder:
     assert tree(folder) == {"toys/x": b"web"}
 
 
+@pytest.mark.slow
 def test_npm_errors_are_one_line(folder: Path, npm_package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     register(package=Package(npm_package.spec, 1, md5(b"other")))
     with pytest.raises(Damaged):

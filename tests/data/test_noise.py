@@ -46,6 +46,7 @@ def test_the_filter_agrees_with_scipy(height: int, width: int, sigma: float, see
     assert np.abs(ours - theirs).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_widths_are_spread_over_the_papers_range() -> None:
     """σ from the correlation of neighbours: it is exp(−1 / 4σ²) for white noise blurred by σ, away from the border.
 

@@ -65,6 +65,7 @@ def test_generator_tells_its_parts_apart() -> None:
     assert len(draws) == len(keys)
 
 
+@pytest.mark.slow
 def test_generator_and_order_are_the_same_in_another_process() -> None:
     program = (
         "import torch; from prood.data import Order, generator;"

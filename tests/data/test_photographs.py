@@ -19,6 +19,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), COUNTS.items())
 def test_sets_have_their_size_and_no_constant_or_repeated_image(name: str, count: int) -> None:
     loaded = load(name)

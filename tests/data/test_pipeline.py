@@ -76,6 +76,7 @@ def test_what_fits_is_kept_and_gives_the_same(monkeypatch: pytest.MonkeyPatch, t
     assert len(list(tmp_path.iterdir())) == COUNT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_may_be_entered_anywhere_and_left_again(workers: int) -> None:
     batches = stream(stored(), ORDER, CPU, workers=workers)

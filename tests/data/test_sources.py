@@ -135,6 +135,7 @@ def test_a_name_is_given_once_and_has_no_colon(registry: dict, name: str) -> Non
     assert list(registry) == ["taken"]
 
 
+@pytest.mark.slow
 def test_another_process_loads_the_same_bytes_and_imports_no_optional_package() -> None:
     program = """
 import sys, torch

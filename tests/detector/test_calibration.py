@@ -10,7 +10,7 @@ from scipy import stats
 
 from prood.detector import needed, order_statistic
 from prood.detector.calibration import calibrated
-from prood.errors import BadValue, Diverged
+from prood.errors import BadValue
 
 PAIRS = [(0.95, 0.95), (0.5, 0.9), (0.9, 0.5), (0.99, 0.8), (0.8, 0.999), (0.3, 0.4)]
 
@@ -170,5 +170,5 @@ def test_rejected_images_have_small_p_values():
 
 
 def test_scores_that_are_nan_are_refused():
-    with pytest.raises(Diverged, match="NaN"):
+    with pytest.raises(BadValue, match="NaN"):
         calibrated(np.array([0.1, math.nan]), np.array([0.5, math.nan]), tpr=0.5, confidence=0.5)

@@ -75,6 +75,7 @@ def sklearn_values(inside, outside, tpr):
     return expected, (false, true)
 
 
+@pytest.mark.slow
 @given(finite, finite, rates)
 def test_scikit_learn_agrees_where_there_are_ties_and_huge_ranges(inside, outside, tpr):
     expected, curve = sklearn_values(inside, outside, tpr)
@@ -219,6 +220,7 @@ def test_the_seed_alone_decides():
     assert bootstrap("auc", inside, outside, seed=4) != first
 
 
+@pytest.mark.slow
 @given(scores, st.data())
 def test_intervals_of_the_same_images_are_ordered(inside, data):
     clean = data.draw(scores)
@@ -237,6 +239,7 @@ def test_the_same_images_are_drawn_whatever_their_scores():
     assert turned == pytest.approx((1 - high, 1 - low), abs=1e-12)
 
 
+@pytest.mark.slow
 @given(scores, scores)
 def test_a_higher_level_has_a_wider_interval(inside, outside):
     for name in ("auc", "fpr"):

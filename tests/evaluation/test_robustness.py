@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from prood.attacks import PGD
 from prood.data import ImageSet
-from prood.errors import Mismatch, NotFound, UnknownName, Unsupported
+from prood.errors import Mismatch, UnknownName, Unsupported
 from prood.evaluation.robustness import Margin, robust_accuracy
 from prood.models import ProoD, discriminator, score_of, small
 
@@ -94,7 +94,7 @@ def test_a_choice_of_images_is_the_seeded_one() -> None:
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(Mismatch):
         robust_accuracy(linear(), ImageSet("none", images().images), EPS, attacks=ATTACK)
     with pytest.raises(Unsupported):
         robust_accuracy(discriminator("digits", image=(1, 8, 8)), images(), EPS, attacks=ATTACK)

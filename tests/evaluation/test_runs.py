@@ -163,10 +163,11 @@ def test_what_is_missing_is_said(f, tmp_path, facts, options, said):
 
 def test_results_go_into_a_folder(f, tmp_path):
     save(f, tmp_path / "model.safetensors")
-    with pytest.raises(BadValue, match=r"model\.safetensors"):
+    with pytest.raises(NotFound, match=r"model\.safetensors"):
         evaluate_run(tmp_path / "model.safetensors", outside=["uniform"])
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_finds(run):
     names = {"inside": f"npz:{run.parent}/in.npz", "outside": [f"npz:{run.parent}/out.npz"]}
     (alone,) = evaluate_run(run, **names, eps=[0.05], device="cpu", stop="never")

@@ -98,6 +98,7 @@ def written(function) -> bytes:
     return model.SerializeToString()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_operator_means_the_same(name):
     import onnxruntime
@@ -119,6 +120,7 @@ def test_an_operator_means_the_same(name):
         np.testing.assert_allclose(got, expected.numpy(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_every_operator_of_the_table_is_among_them():
     used = {str(node.target) for f in FUNCTIONS.values() for node in trace(Function(f), *batch(3)).graph.nodes}
     assert set(TABLE) - used <= {"aten.alias.default", "aten.to.device"}

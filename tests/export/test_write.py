@@ -29,6 +29,7 @@ class Branching(nn.Module):
         return x.flatten(1)[:, :3] if x.sum() > 0 else x.flatten(1)[:, 1:4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("classifier", "said"),
     [
@@ -42,6 +43,7 @@ def test_a_classifier_that_cannot_be_exported(classifier: nn.Module, said: str) 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -85,6 +87,7 @@ def program(kind: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_residual_network(capfd) -> None:
     import onnxruntime
 
@@ -124,6 +127,7 @@ def test_packages_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest
         export(digits_model(), tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_a_file_that_fails_its_check_gets_no_name(
     detector: Detector, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +144,7 @@ def test_a_file_that_fails_its_check_gets_no_name(
     export(detector, tmp_path / "model.onnx", overwrite=True)
 
 
+@pytest.mark.slow
 def test_the_check_finds_a_bound_that_is_too_low(detector: Detector, file: Path) -> None:
     sure = copy.deepcopy(detector.model).requires_grad_(False)
     sure.classifier[-1].weight.mul_(1000)
@@ -151,6 +156,7 @@ def test_the_check_finds_a_bound_that_is_too_low(detector: Detector, file: Path)
         check(file, higher, images)
 
 
+@pytest.mark.slow
 def test_the_check_finds_another_class(detector: Detector, file: Path) -> None:
     model = detector.model
     torch.manual_seed(0)
@@ -160,6 +166,7 @@ def test_the_check_finds_another_class(detector: Detector, file: Path) -> None:
         check(file, Detector(ProoD(head, model.discriminator, shift=1.5)), torch.rand(20, 1, 28, 28))
 
 
+@pytest.mark.slow
 def test_the_check_finds_values_that_are_off(detector: Detector, file: Path) -> None:
     model = detector.model
     lower = Detector(ProoD(model.classifier, model.discriminator, shift=1.0))

@@ -156,6 +156,7 @@ def test_without_a_recipe_that_names_it_the_option_does(prood, place) -> None:
     assert json.loads((place / "run" / "recipe.json").read_text())["modules"] == [str(place / "my_method.py")]
 
 
+@pytest.mark.slow
 def test_it_is_compared(prood, place) -> None:
     """It has a row of its own, by the title that it declares."""
     text = (place / "mine.toml").read_text().replace('modules = ["my_method.py"]', "")
@@ -168,6 +169,7 @@ def test_it_is_compared(prood, place) -> None:
     assert [(row["run"], row["title"]) for row in rows] == [("plain", "Plain"), ("oe", "OE"), ("unsure", "Unsure")]
 
 
+@pytest.mark.slow
 def test_it_is_a_row_of_a_comparison(prood, place) -> None:
     compare = ["compare", "--recipe", place / "mine.toml", "--out", place / "compared", "--device", "cpu"]
     code, out, err = prood(*compare, "--methods", "unsure")

@@ -45,6 +45,7 @@ def test_on_images_every_bit_stays() -> None:
     assert torch.equal(joint.upper_bound(images(6), 0.05), safer.upper_bound(images(6), 0.05))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e8), st.floats(1e-3, 100))
 def test_outside_g_is_below_its_bias_by_the_distance(seed: int, scale: float, weight: float) -> None:
     g = make().guarded(weight)

@@ -149,6 +149,7 @@ def test_gradients_of_the_fusion_are_finite(g: float, spread: float) -> None:
 # confidence_logit
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(SEEDS, CLASSES, SCALES, SCALES, st.booleans())
 @example(0, 10, 1e4, 1e4, True)
@@ -185,6 +186,7 @@ def test_confidence_logit_of_the_bare_classifier(seed: int, classes: int, spread
     torch.testing.assert_close(bare[digits], ((c - 1 / classes) / (1 - c)).log()[digits], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(SEEDS, CLASSES, SCALES, SCALES)
 def test_confidence_logit_grows_with_the_confidence(seed: int, classes: int, spread: float, g_spread: float) -> None:
@@ -272,6 +274,7 @@ def test_confidence_and_prediction_with_any_logits(seed: int, classes: int, spre
     torch.testing.assert_close(confidence, model.log_probabilities(x).double().exp().amax(1), rtol=1e-4, atol=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(SEEDS, st.sampled_from([0.0, 0.01, 0.1, 0.5]), st.sampled_from(["ibp", "crown-ibp", "best"]), st.booleans())
 def test_no_confidence_in_the_ball_exceeds_the_bound(seed: int, eps: float, method: str, certain: bool) -> None:

@@ -110,6 +110,7 @@ def joint(path: Path, g) -> ProoD:
     return ProoD(classifier, g, 1.0).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_classifies_as_the_bare_classifier(kind, files, networks, g, images):
     model = joint(files[kind], g)
@@ -124,6 +125,7 @@ def test_it_classifies_as_the_bare_classifier(kind, files, networks, g, images):
     assert torch.equal(joint_logits.argmax(1)[certain], bare.argmax(1)[certain])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_attack_exceeds_the_bound(kind, files, g, images):
     score = score_of(joint(files[kind], g))

@@ -69,6 +69,7 @@ class Evil:
         return os.mkdir, (str(self.target),)
 
 
+@pytest.mark.slow
 def test_a_network_passes(good, tmp_path):
     assert archive_kind(good) == "export"
     (tmp_path / "model.pt2").write_bytes(good)

@@ -109,6 +109,7 @@ def test_a_name_means_a_name_and_no_path(shipped: Path) -> None:
 # On the command line
 
 
+@pytest.mark.slow
 def test_certify_a_photo(shipped: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
     Image.fromarray(pixels).save("photo.png")
@@ -139,6 +140,7 @@ def test_info(shipped: Path) -> None:
     assert "model card" not in out
 
 
+@pytest.mark.slow
 def test_the_help_lists_what_is_shipped(shipped: Path) -> None:
     """In a process of its own: the text is made when the command line is imported."""
     code = f"""
@@ -165,6 +167,7 @@ def test_every_card_belongs_to_a_model() -> None:
     assert {file.stem for file in REAL.glob("*.md")} == set(pretrained.names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", pretrained.names())
 def test_a_shipped_model_is_complete(name: str) -> None:
     model, about = load(pretrained.path(name))

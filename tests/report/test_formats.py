@@ -21,6 +21,7 @@ def nasty(make_results):
     return Results(tuple(replace(item, model=NASTY) if item.model == "OE" else item for item in results))
 
 
+@pytest.mark.slow
 def test_the_ending_decides(results, tmp_path):
     begins = {"html": "<!doctype html>", "md": "# ", "tex": "% Needs", "csv": "model,inside,outside,eps,"}
     for ending, begin in begins.items():

@@ -297,6 +297,7 @@ def published(f, g, inside, outside, tmp_path):
     return one, about
 
 
+@pytest.mark.slow
 def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     one, about = published
     text = card(replace(one, inside="cifar10"), about)
@@ -340,6 +341,7 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     assert text.count("Krizhevsky") == 2  # of both sets
 
 
+@pytest.mark.slow
 def test_the_threshold_stands_in_the_card_if_there_is_one(published):
     one, about = published
     assert "threshold (95% of the in-distribution passes)**: 0.875" in card(one, replace(about, threshold=0.875))
@@ -347,6 +349,7 @@ def test_the_threshold_stands_in_the_card_if_there_is_one(published):
     assert "passes)**: –" in card(one, about)
 
 
+@pytest.mark.slow
 def test_the_card_of_a_model_that_was_put_together(published):
     one, about = published
     text = card(replace(one, seconds=None, seed=None, outside="photographs"), replace(about, classes=None))

@@ -153,6 +153,7 @@ def run(detector, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_sigterm_finishes_what_was_accepted(run, files):
     command = [sys.executable, "-m", "prood", "serve", str(run), "--port", "0", "--wait-ms", "1500", "--threads", "1"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -247,6 +247,7 @@ def modes(toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_modes(toml, tmp_path_factory.mktemp("modes"), "aot_eager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["plain", "oe", "discriminator", "prood"])
 def test_bfloat16_trains_weights_that_stay_in_float32(method: str, modes: Path) -> None:
     exact, half = modes / f"{method}-float32", modes / f"{method}-bfloat16"

@@ -76,6 +76,7 @@ def runs(baselines: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", KINDS)
 def test_a_run_holds_the_methods_own_model_with_its_score(method: str, runs: Path, toml: Path) -> None:
     model, about = load(runs / method)

@@ -294,6 +294,7 @@ def contents(file: Path) -> tuple[dict[str, bytes], dict[str, str]]:
         return {name: opened.get_tensor(name).tobytes() for name in opened.keys()}, opened.metadata()  # noqa: SIM118
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "epochs"), [("discriminator", 18), ("plain", 60)])
 def test_a_run_that_is_killed_three_times_ends_where_an_undisturbed_one_does(
     method: str, epochs: int, server: subprocess.Popen[str], toml: Path, tmp_path: Path

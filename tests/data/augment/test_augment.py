@@ -167,6 +167,7 @@ def test_a_compiler_moves_pixels_where_a_cpu_moves_lines(
     assert not torch.equal(expected, images.float() / 255)
 
 
+@pytest.mark.slow
 def test_draws_stay_on_the_cpu_and_images_on_their_device() -> None:
     """The meta device computes nothing but refuses, like a GPU, to mix its tensors with those of the CPU."""
     draws = ALL.draw(6, generator(0))

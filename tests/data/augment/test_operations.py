@@ -29,6 +29,7 @@ def mixed(count: int, seed: int) -> tuple[Tensor, Tensor]:
     return codes, torch.where(codes == OPERATIONS["Posterize"], torch.ceil(unit * 8), values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_is_that_of_pillow_byte_for_byte(
@@ -87,6 +88,7 @@ def test_posterize_keeps_any_number_of_bits(bits: int, pillow: SimpleNamespace) 
     assert torch.equal(everywhere(images, "Posterize", bits), pillow.operate(images, "Posterize", bits))
 
 
+@pytest.mark.slow
 def test_autocontrast_of_every_range_of_bytes(pillow: SimpleNamespace) -> None:
     """Where the stretched value is a whole number, rounding in float64 decides: all pairs of lowest and highest."""
     pairs = torch.combinations(torch.arange(256), 2)[::7]

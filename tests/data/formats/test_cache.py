@@ -220,6 +220,7 @@ print("set", made.load().fingerprint())
 """
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_builds_and_the_others_wait(root: Path, tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", PROGRAM, str(root), str(tmp_path / "a.bin")]
     runs = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]

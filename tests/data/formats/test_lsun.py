@@ -49,6 +49,7 @@ def test_reads_the_pictures_in_the_order_of_their_keys(tmp_path: Path) -> None:
     assert torch.equal(pickle.loads(pickle.dumps(reader)).read(3), expected[3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_other_processes_read_the_same(tmp_path: Path, method: str) -> None:
     reader = LmdbReader(save(tmp_path / "val_lmdb", pictures()), SHAPE)

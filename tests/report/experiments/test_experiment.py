@@ -36,6 +36,7 @@ def lab(trained, lab_in, tmp_path):
     return lab_in(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_file_says_how_it_came_about(lab):
     file = perform(Counted().experiment, lab)
     assert file == lab.results / "tiny" / "experiments" / "figure-counted.json"

@@ -38,6 +38,7 @@ def rows(content):
     return {row["run"]: row for row in content["rows"]}
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_published_models(here, stored):
     content = stored["content"]
     assert (content["inside"], content["outside"], content["eps"]) == ("squares", "ramps", 0.06)
@@ -80,6 +81,7 @@ def test_nothing_is_measured_twice_and_all_outlives_the_models(here, stored, lab
     assert not gone.notes
 
 
+@pytest.mark.slow
 def test_the_radius_of_training_is_measured_though_the_recipe_evaluates_others(here, tiny, tmp_path):
     for run in ("plain", "oe"):
         shutil.copytree(here.place(run), tmp_path / "runs" / run, ignore=shutil.ignore_patterns("results.json", FILE))
