@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import torch
 from prood import data, processes
 from prood.detector import Detector
 from prood.detector.files import save_calibration
-from prood.errors import BadValue, Damaged, Mismatch, NotFound, Unsupported
-from prood.models import MODEL_FILE, Discriminator, Metadata, ProoD, WrapOptions, load, open_classifier, save
+from prood.errors import BadValue, Damaged, Mismatch
+from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, open_classifier, save
 from prood.models.wrapped import Wrapped, trial_images
 from prood.training import Run
 
@@ -31,6 +30,15 @@ class Guarded:
     accuracy: float | None = None
 
 
+@dataclass(frozen=True)
+class Calibrate:
+    """Set the threshold by the image set `images`, in-distribution and not trained on, as `Detector.calibrate` does."""
+
+    images: str
+    tpr: float = 0.95
+    confidence: float = 0.95
+
+
 def wrap(
     classifier: str | Path,
     discriminator: str | Path,
@@ -38,37 +46,35 @@ def wrap(
     *,
     shift: float,
     options: WrapOptions | None = None,
-    classes: Sequence[str] | None = None,
-    calibrate: str | None = None,
-    tpr: float = 0.95,
-    confidence: float = 0.95,
+    calibrate: Calibrate | None = None,
     device: str | None = None,
 ) -> Guarded:
     """A classifier (see `prood.models.open_classifier` for its names), guarded, in the folder `run`.
 
-    `classes` are the names of its classes, where its own are not wanted or not known. With `calibrate`, the name of a
-    set of in-distribution images that neither network was trained on, the threshold is set as `Detector.calibrate`
-    does it. The folder is loaded again before it counts as written, and must give the same logits.
+    The folder is loaded again before it counts as written, and must give the same logits.
     """
     g, about = load(discriminator)
     if not isinstance(g, Discriminator):
-        raise NotFound(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
-    f, names = open_classifier(classifier, g.image, options=options, classes=classes)
+        raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+    f, names = open_classifier(classifier, g.image, options=options)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
-    accuracy = _calibrated(detector, calibrate, tpr, confidence) if calibrate is not None else None
-
+    accuracy = None if calibrate is None else _calibrated(detector, calibrate)
+    kept = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
     resolved: dict[str, Any] = {
         "method": "wrap",
         "classifier": str(classifier),
         "discriminator_run": str(discriminator),
         "shift": shift,
-        "options": {key: _json(value) for key, value in asdict(options or WrapOptions()).items() if value is not None},
-        "calibrate": calibrate,
+        "options": {key: _json(value) for key, value in kept.items() if value is not None},
+        "calibrate": None if calibrate is None else calibrate.images,
         "evaluate": (about.recipe or {}).get("evaluate", {}),
     }
     folder = Run(run)
     folder.open(resolved, resume=False, at_once=True)
-    _write(detector, folder, resolved, about, names)
+    save_calibration(detector, folder.folder)  # first: with the model's file the run is complete
+    facts: dict[str, Any] = {"eps": about.eps, "inside": about.inside, "data": about.data, "recipe": resolved}
+    facts |= {"classes": None if names is None else list(names), "threshold": detector.threshold, "tpr": detector.tpr}
+    save(detector.model, folder.model, **facts)
     return Guarded(_loaded_again(detector, folder), f, accuracy)
 
 
@@ -88,34 +94,16 @@ def read_classes(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _calibrated(detector: Detector, name: str, tpr: float, confidence: float) -> float | None:
+def _calibrated(detector: Detector, by: Calibrate) -> float | None:
     """Set the threshold; the accuracy on the same images, if they are labelled."""
-    images = data.load(name, shape=detector.shape)
+    images = data.load(by.images, shape=detector.shape)
     if images.shape != detector.shape:
-        raise Mismatch(f"{name} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
+        raise Mismatch(f"{by.images} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
     images = images.numbered_as(detector.classes)
-    detector.calibrate(images, tpr=tpr, confidence=confidence)
+    detector.calibrate(images, tpr=by.tpr, confidence=by.confidence)
     if images.labels is None or int(images.labels.max()) >= detector.count:
         return None
     return float((detector.predict(images).label == images.labels.numpy()).mean())
-
-
-def _write(
-    detector: Detector, folder: Run, resolved: dict[str, Any], about: Metadata, names: tuple[str, ...] | None
-) -> None:
-    """The calibration first: with the model's file the run is complete."""
-    save_calibration(detector, folder.folder)
-    save(
-        detector.model,
-        folder.model,
-        classes=None if names is None else list(names),
-        eps=about.eps,
-        threshold=detector.threshold,
-        tpr=detector.tpr,
-        recipe=resolved,
-        inside=about.inside,
-        data=about.data,
-    )
 
 
 def _loaded_again(detector: Detector, folder: Run) -> Detector:
@@ -127,7 +115,7 @@ def _loaded_again(detector: Detector, folder: Run) -> Detector:
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
         (folder.folder / MODEL_FILE).unlink()
         folder.recipe.unlink()
-        raise Unsupported(
+        raise Mismatch(
             "the classifier gives other logits when its folder is loaded again: export it to ONNX, and wrap that"
         )
     return again

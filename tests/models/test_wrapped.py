@@ -3,6 +3,7 @@
 import copy
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -321,6 +322,6 @@ def test_what_is_no_classifier(g, files, tmp_path):
     with pytest.raises(Unsupported, match="ONNX"):
         open_classifier(tmp_path / "text.pt", IMAGE)
     with pytest.raises(Mismatch):
-        open_classifier(files["trace"], IMAGE, options=OPTIONS, classes=["a", "b"])
+        open_classifier(files["trace"], IMAGE, options=replace(OPTIONS, classes=("a", "b")))
     with pytest.raises(BadValue, match="--weights"):
         open_classifier(files["trace"], IMAGE, options=WrapOptions(weights=Path("w.safetensors")))

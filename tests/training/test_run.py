@@ -178,6 +178,23 @@ def test_a_checkpoint_brings_back_weights_statistics_and_optimiser(tmp_path: Pat
     assert other_made.param_groups[0]["lr"] == 0.7  # the schedule's business
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_what_the_optimiser_remembers_lies_in_memory_as_the_weights_do(tmp_path: Path, optimizer: Any) -> None:
+    """As on a GPU, where weights are channels last and the fused updates refuse anything else beside them."""
+    run = Run(tmp_path)
+    run.save_checkpoint(*trained(optimizer), 30)
+    other, made = trained(optimizer, steps=0)
+    other.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    run.load_checkpoint(other, made)
+    compared = 0
+    for parameter, state in made.state.items():
+        for value in state.values():
+            if isinstance(value, torch.Tensor) and value.ndim:
+                assert value.stride() == parameter.stride()
+                compared += value.ndim == 4
+    assert compared
+
+
 def test_without_a_checkpoint_training_starts_at_step_0(tmp_path: Path) -> None:
     model, made = trained()
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -40,7 +40,7 @@ class ListsMethods(TyperCommand):
 
 
 def train(
-    method: Annotated[str, typer.Argument(help="What to train; see above.")],
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="What to train; see above.")],
     run: Annotated[Path, typer.Option(help="Folder for the recipe, the metrics and the model.")],
     recipe: Annotated[str, typer.Option(help="A recipe that comes with Prood, or a .toml file.")] = "quickstart",
     discriminator: Annotated[Path | None, typer.Option(help="Joint models: the discriminator's run.")] = None,

@@ -58,7 +58,7 @@ def wrap(
     loaded. TorchScript files are programs: wrap only those that you trust. See docs/wrap.md.
     """
     from prood.models import WrapOptions
-    from prood.wrapping import read_classes
+    from prood.wrapping import Calibrate, read_classes
     from prood.wrapping import wrap as guard
 
     options = WrapOptions(
@@ -70,6 +70,7 @@ def wrap(
         output=output,
         probabilities=probabilities,
         weights=weights,
+        classes=None if classes is None else read_classes(classes),
     )
     if calibrate is None and (tpr, confidence) != (0.95, 0.95):
         raise BadValue("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
@@ -79,10 +80,7 @@ def wrap(
         run,
         shift=shift,
         options=options,
-        classes=None if classes is None else read_classes(classes),
-        calibrate=calibrate,
-        tpr=tpr,
-        confidence=confidence,
+        calibrate=None if calibrate is None else Calibrate(calibrate, tpr, confidence),
         device=device,
     )
     facts, detector = made.classifier.facts, made.detector

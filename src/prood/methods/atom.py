@@ -34,7 +34,7 @@ class ATOM(Adversarial):
 
     name = "atom"
     title = "ATOM"
-    summary = "a classifier with a class more, for outliers that are mined and attacked"
+    summary = "a classifier with a reject class, trained on mined adversarial outliers"
     score = NotExtra
 
     weight: float = option(1.0, "of the outliers' loss")

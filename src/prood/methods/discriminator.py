@@ -15,6 +15,8 @@ from prood.methods.base import Batch, Logs, Loss, Objective, Step, ramp
 from prood.methods.declaring import option, register
 from prood.models import Discriminator, InLogit
 
+_Bounded = tuple[Tensor, Tensor, Tensor, Logs]  # g of the in-distribution, bounds of the other, their loss, logs
+
 
 @register
 @dataclass(frozen=True)
@@ -52,23 +54,15 @@ class CertifiedDiscriminator(Objective):
         g_in, upper, loss_out, logs = forward(model, batch_in, batch_out, eps)
         loss_in = self.penalty(-g_in).mean()
         loss = loss_in + ramp(step, self.kappa_ramp) * loss_out
-        logs |= {
-            "loss_in": loss_in,
-            "loss_out": loss_out,
-            "eps": eps,
-            "g_in": g_in.mean(),
-            "g_out_bound": upper.mean(),
-            "spread": torch.cat([g_in, upper]).std(),
-        }
+        logs |= {"loss_in": loss_in, "loss_out": loss_out, "eps": eps}
+        logs |= {"g_in": g_in.mean(), "g_out_bound": upper.mean(), "spread": torch.cat([g_in, upper]).std()}
         return loss, logs
 
     def penalty(self, g: Tensor) -> Tensor:
         """softplus(g) as in Eq. 5, or log(e + e^g) = 1 + softplus(g − 1) as in the authors' code."""
         return F.softplus(g) if self.loss == "paper" else 1 + F.softplus(g - 1)
 
-    def _interval(
-        self, model: Discriminator, batch_in: Batch, batch_out: Batch, eps: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Logs]:
+    def _interval(self, model: Discriminator, batch_in: Batch, batch_out: Batch, eps: Tensor) -> _Bounded:
         box = Box.ball(batch_out.images, eps, points=batch_in.images)
         hidden = interval(model.body, box)
         output = interval(model.tail, hidden)
@@ -77,9 +71,7 @@ class CertifiedDiscriminator(Objective):
         live = _live(torch.cat([hidden.points, hidden.lower]))
         return output.points.squeeze(1), upper, self.penalty(upper).mean(), {"live": live}
 
-    def _multi_task(
-        self, model: Discriminator, batch_in: Batch, batch_out: Batch, eps: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Logs]:
+    def _multi_task(self, model: Discriminator, batch_in: Batch, batch_out: Batch, eps: Tensor) -> _Bounded:
         attacked = self.attack(model, batch_out, eps)
         points = torch.cat([batch_in.images, attacked])
         box = Box.ball(batch_out.images, eps, points=points)

@@ -68,16 +68,9 @@ class GOOD(Objective):
         loss_out = (_penalty(bound[certified]).sum() + _penalty(spread[rest]).sum()) / count
         loss_in = F.cross_entropy(inside, batch_in.targets)
         loss = loss_in + self.weight * ramp(step, self.kappa_ramp) * loss_out
-        logs = {
-            "loss_in": loss_in,
-            "loss_out": loss_out,
-            "eps": eps,
-            "range_in": (inside.amax(1) - inside.amin(1)).mean(),
-            "range_out": spread.mean(),
-            "range_out_bound": bound.mean(),
-            "accuracy": accuracy(inside, batch_in),
-        }
-        return loss, logs
+        logs = {"loss_in": loss_in, "loss_out": loss_out, "eps": eps, "accuracy": accuracy(inside, batch_in)}
+        logs |= {"range_out": spread.mean(), "range_out_bound": bound.mean()}
+        return loss, logs | {"range_in": (inside.amax(1) - inside.amin(1)).mean()}
 
     def diagnose(self, logs: dict[str, float]) -> str | None:
         if logs["range_in"] > 1e-2:

@@ -13,15 +13,9 @@ class Display:
     """A bar with loss and time left on a terminal, and the same numbers for TensorBoard; silent if not `shown`."""
 
     def __init__(self, console: Console, title: str, folder: Path, *, start: int, last: int, shown: bool) -> None:
-        columns = (
-            TextColumn("{task.description:<14}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} steps"),
-            TextColumn("loss {task.fields[loss]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
+        counted = TextColumn("{task.completed}/{task.total} steps"), TextColumn("loss {task.fields[loss]}")
+        times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+        columns = TextColumn("{task.description:<14}"), BarColumn(), *counted, *times
         self.console, self.shown = console, shown
         self.bar = Progress(*columns, console=console, disable=not (shown and console.is_terminal))
         self.task = self.bar.add_task(title, total=last, completed=start, loss="–")

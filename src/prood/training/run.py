@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,7 @@ class Run:
     def finished(self) -> bool:
         return self.model.is_file()
 
-    def open(
-        self,
-        recipe: dict[str, Any],
-        *,
-        resume: bool,
-        defaults: Mapping[str, Any] | None = None,
-        at_once: bool = False,
-    ) -> None:
+    def open(self, recipe: dict[str, Any], *, resume: bool, defaults: Any = None, at_once: bool = False) -> None:
         """Claim the folder for a run with this recipe, or continue the one that is there.
 
         A run of an earlier version may not know an option that there is now; it has the value of `defaults` then. A run
@@ -137,10 +130,19 @@ class Run:
                         state.setdefault(int(index), {})[key] = opened.get_tensor(name)
             model.load_state_dict(weights)
             optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+            _lay_out_as_weights(optimizer)
         except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
             fault = " ".join(str(error).split())
             raise Damaged(f"{self.checkpoint} is damaged ({fault}): remove it to start again") from None
         return step
+
+
+def _lay_out_as_weights(optimizer: torch.optim.Optimizer) -> None:
+    """In a file all tensors are contiguous; fused updates refuse moments in another memory order than their weights."""
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+                state[key] = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 def _same(key: str, one: Any, other: Any) -> bool:

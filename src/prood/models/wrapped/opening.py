@@ -33,7 +33,7 @@ class WrapOptions:
 
     `image`, `resize`, `interpolation`, `mean` and `std` are those of `Preprocessing`. `output` names the logits among
     several things that it returns. `probabilities`: it ends in a softmax. `weights` is a .safetensors file for
-    torchvision:NAME and timm:NAME.
+    torchvision:NAME and timm:NAME. `classes` are the names of its classes.
     """
 
     image: tuple[int, int, int] | None = None
@@ -44,14 +44,11 @@ class WrapOptions:
     output: str | int | None = None
     probabilities: bool | None = None
     weights: Path | None = None
+    classes: tuple[str, ...] | None = None
 
 
 def open_classifier(
-    classifier: str | Path,
-    image: Sequence[int],
-    *,
-    options: WrapOptions | None = None,
-    classes: Sequence[str] | None = None,
+    classifier: str | Path, image: Sequence[int], *, options: WrapOptions | None = None
 ) -> tuple[Wrapped, tuple[str, ...] | None]:
     """The classifier of this name for images of shape `image`, and the names of its classes if they are known.
 
@@ -59,6 +56,7 @@ def open_classifier(
     A few images are tried: what does not take them, answers NaN or answers otherwise the next time is refused.
     """
     options = options or WrapOptions()
+    classes = options.classes
     source = _found(str(classifier), options, None if classes is None else len(classes))
     shape = (int(image[0]), int(image[1]), int(image[2]))
     facts = _facts(source, options, shape)
@@ -70,7 +68,7 @@ def open_classifier(
     is_softmax = look_like_probabilities(answer) if options.probabilities is None else options.probabilities
     if is_softmax and not (answer >= 0).all():
         raise Unsupported(f"{classifier} returns negative numbers: they are logits and no probabilities")
-    names = tuple(classes) if classes is not None else source.names
+    names = source.names if classes is None else classes
     if names is not None and len(names) != count:
         raise Mismatch(f"{classifier} has {count} classes, and there are {len(names)} names for them")
     wrapped = _made(replace(facts, classes=count, probabilities=is_softmax), source)
