@@ -1,4 +1,4 @@
-"""prood reproduce, as a user meets it; what it does is tested in tests/reproduce."""
+"""prood reproduce, as a user meets it; what it does is tested in tests/studies and tests/report/experiments."""
 
 from pathlib import Path
 
