@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from prood.bounds.balls import Ball, Norm
 from prood.bounds.box import Box
 from prood.bounds.concrete import concretise, finish, maximum, scalar
-from prood.bounds.options import Arithmetic, Method, Options, Way
+from prood.bounds.options import Arithmetic, FullOptions, Method, Options
 from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
 from prood.bounds.rounding import check_deployed, strict
 from prood.bounds.tighter import Budget, in_ball, tighten
@@ -53,7 +53,7 @@ def upper_bound(
     (docs/soundness.md), and has no gradient. "plain" is the arithmetic of the tensors: rounding errors are not
     accounted for, except that the bound is never below the network's own value at the image.
     """
-    way = Way(**options)
+    way = FullOptions(**options)
     check_options(eps, method=way.method, arithmetic=way.arithmetic, norm=way.norm)
     if way.method in _TIGHTER:  # its search differentiates, whatever mode the caller is in
         with torch.inference_mode(False), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
@@ -98,7 +98,7 @@ def _tighter_bound(
     network: nn.Module,
     images: Tensor,
     eps: float | Tensor,
-    way: Way,
+    way: FullOptions,
     clip: tuple[float, float] | None,
     threshold: float | Tensor | None,
 ) -> Tensor:

@@ -22,7 +22,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Way:
+class FullOptions:
     """The same with everything that was left out."""
 
     method: Method = "best"

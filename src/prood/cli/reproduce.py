@@ -230,7 +230,7 @@ def _perform(experiments: Sequence[Experiment], asked: dict[str, Any]) -> None:
     from prood.cli.console import console
     from prood.errors import BadValue, NotFound
     from prood.report.experiments import perform_all
-    from prood.report.experiments.page import write_page
+    from prood.report.experiments.document import write_page
     from prood.report.plots import check_packages
     from prood.studies import Lab, study_of
 

@@ -20,7 +20,7 @@ def results(
     """Make the pages of results and of experiments from published files: our tables beside the paper's."""
     from prood.atomic import write_text
     from prood.report import results_page
-    from prood.report.experiments.page import PAGE, experiments_page, figures, write_page
+    from prood.report.experiments.document import PAGE, experiments_page, figures, write_page
 
     page, text = docs / "results.md", results_page(folder)
     if not check:

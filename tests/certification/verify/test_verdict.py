@@ -9,9 +9,9 @@ import torch
 from prood.certification import ImageReference, image_sha256
 from prood.certification.verify import Verifier
 from prood.certification.verify.ball import Ball
+from prood.certification.verify.counterexample import highest
 from prood.certification.verify.exact import flint
 from prood.certification.verify.network import read_model
-from prood.certification.verify.search import highest
 from prood.data import load as load_images
 from prood.errors import ProodError
 from prood.models import load

@@ -31,7 +31,7 @@ class Limits:
     steps: int  # of descent for each part
 
 
-class Tree:
+class SplitTree:
     """The parts of one image's ball."""
 
     def __init__(self, root: Leaf, target: float, found: float) -> None:
@@ -101,12 +101,12 @@ def branch_and_bound(
         Leaf(image, high, {}, {}, {number: slope[image].half() for number, slope in slopes.items()})
         for image, high in enumerate(bounds)
     ]
-    trees: list[Tree] = []
+    trees: list[SplitTree] = []
     waiting = [leaf for leaf in roots if leaf.bound >= targets[leaf.image]]
     for part in _batches(waiting, limits.batch):
         measured, reached = _measure(pair, part, 0, value)
         for leaf, high in zip(measured, reached, strict=True):
-            trees.append(Tree(leaf, targets[leaf.image], max(attained[leaf.image], high)))
+            trees.append(SplitTree(leaf, targets[leaf.image], max(attained[leaf.image], high)))
     by_image = {leaf.image: tree for leaf, tree in zip(waiting, trees, strict=True)}
     while time.monotonic() < end:
         going = [tree for tree in trees if tree.open(limits)]

@@ -62,7 +62,7 @@ class Pixels:
         return self.flat[index.flatten()].reshape(*index.shape, -1).permute(0, 3, 1, 2)
 
 
-class Step:
+class WindowLayer:
     """How windows pass back through one layer."""
 
     def __init__(self, layer: nn.Module, box: Box) -> None:
@@ -170,7 +170,7 @@ class Windows:
     """The way back for windows, or none where a layer lacks one."""
 
     def __init__(self, linear: Linear) -> None:
-        self.steps = [Step(layer, box) for layer, box in zip(linear.layers, linear.boxes, strict=False)]
+        self.steps = [WindowLayer(layer, box) for layer, box in zip(linear.layers, linear.boxes, strict=False)]
         self.possible = all(_has_windows(step.layer, step.box) for step in self.steps)
 
     def bound(

@@ -9,7 +9,7 @@ import numpy as np
 
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.exact import Array
-from prood.certification.verify.intervals import Step, ceiling, continue_with, intervals
+from prood.certification.verify.intervals import Enclosure, ceiling, continue_with, intervals
 from prood.certification.verify.layers import Linear, Network
 from prood.certification.verify.planes import Lines, choices, descend, pull
 
@@ -35,7 +35,7 @@ def bounds(network: Network, ball: Ball) -> Iterator[tuple[str, float]]:
                 yield f"{name}{word}{tightened}", bound
 
 
-def _bounds(steps: list[Step], ball: Ball) -> Iterator[tuple[str, float]]:
+def _bounds(steps: list[Enclosure], ball: Ball) -> Iterator[tuple[str, float]]:
     yield "intervals", float(steps[-1].outside[1][0])
     name, best, lowest = "", {}, np.inf
     for choice, lines in choices(steps, ball).items():
@@ -47,7 +47,7 @@ def _bounds(steps: list[Step], ball: Ball) -> Iterator[tuple[str, float]]:
         yield f"a plane ({name}, improved)", bound
 
 
-def tighten(network: Network, steps: list[Step], ball: Ball) -> list[Step]:
+def tighten(network: Network, steps: list[Enclosure], ball: Ball) -> list[Enclosure]:
     """The same steps, where the outputs of each hidden linear layer are bounded by planes of their own."""
     for number in range(len(steps) - 1):
         layer = steps[number].layer
@@ -62,7 +62,7 @@ def tighten(network: Network, steps: list[Step], ball: Ball) -> list[Step]:
     return steps
 
 
-def _each(steps: list[Step], sign: float, lines: Lines, ball: Ball) -> Array:
+def _each(steps: list[Enclosure], sign: float, lines: Lines, ball: Ball) -> Array:
     """Upper bounds of sign·z for every output z of the last step, some rows at a time."""
     units = steps[-1].outside[0].size
     largest = max(step.inside[0].size for step in steps)

@@ -13,7 +13,7 @@ from prood.certification.verify.rounding import Errors, errors
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Enclosure:
     """A layer, the interval of what the deployed network gives to it, and of what it makes of it."""
 
     layer: Affine | ReLU
@@ -22,23 +22,23 @@ class Step:
     errors: Errors | None
 
 
-def enclose(network: Network, lower: Array, upper: Array) -> Step:
+def enclose(network: Network, lower: Array, upper: Array) -> Enclosure:
     """The last step: its `outside` holds every value that the deployed network may return on the box."""
     return intervals(network, lower, upper)[-1]
 
 
-def intervals(network: Network, lower: Array, upper: Array, ball: Ball | None = None) -> list[Step]:
+def intervals(network: Network, lower: Array, upper: Array, ball: Ball | None = None) -> list[Enclosure]:
     """The steps of the deployed network on a box, or on the part of it that is in `ball`."""
     return continue_with(network.layers, (lower, upper), ball)
 
 
 def continue_with(
     layers: tuple[Affine | ReLU, ...], inside: tuple[Array, Array], ball: Ball | None = None
-) -> list[Step]:
-    steps: list[Step] = []
+) -> list[Enclosure]:
+    steps: list[Enclosure] = []
     for number, layer in enumerate(layers):
         if isinstance(layer, ReLU):
-            step = Step(layer, inside, (np.maximum(inside[0], 0), np.maximum(inside[1], 0)), None)
+            step = Enclosure(layer, inside, (np.maximum(inside[0], 0), np.maximum(inside[1], 0)), None)
         else:
             step = _affine(layer, *inside, reach=_dual(steps, layer, ball) if number == 1 else None)
         steps.append(step)
@@ -46,7 +46,7 @@ def continue_with(
     return steps
 
 
-def _affine(layer: Affine, lower: Array, upper: Array, reach: Array | None = None) -> Step:
+def _affine(layer: Affine, lower: Array, upper: Array, reach: Array | None = None) -> Enclosure:
     wrong = errors(layer, lower, upper)
     centre = (lower + upper) / 2
     radius = up(np.maximum(upper - centre, centre - lower))
@@ -56,10 +56,10 @@ def _affine(layer: Affine, lower: Array, upper: Array, reach: Array | None = Non
         around = np.minimum(around, reach)
     above = MORE * (around + wrong.deployed + wrong.own)
     below = MORE * (above + wrong.spread)
-    return Step(layer, (lower, upper), (require(down(middle - below)), require(up(middle + above))), wrong)
+    return Enclosure(layer, (lower, upper), (require(down(middle - below)), require(up(middle + above))), wrong)
 
 
-def _dual(steps: list[Step], layer: Affine, ball: Ball | None) -> Array | None:
+def _dual(steps: list[Enclosure], layer: Affine, ball: Ball | None) -> Array | None:
     """How far Wz may move for z = (u − mean)/std + e, u in an ℓ2 or ℓ1 ball that is smaller than its box.
 
     By Hölder: eps·‖W/std‖ in the dual norm, plus |W||e|. The box's centre is not the image, unless the ball stays away

@@ -17,14 +17,16 @@ import numpy as np
 
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.exact import MORE, Array, require, up
-from prood.certification.verify.intervals import Step
+from prood.certification.verify.intervals import Enclosure
 from prood.certification.verify.layers import ReLU
 
 Lines = dict[int, Array]
 """The α of each ReLU, by the number of its step; used where the sign of its input is open."""
 
 
-def pull(steps: list[Step], slope: Array, lines: Lines, ball: Ball, trace: dict[int, Array] | None = None) -> Array:
+def pull(
+    steps: list[Enclosure], slope: Array, lines: Lines, ball: Ball, trace: dict[int, Array] | None = None
+) -> Array:
     """For each row s: ≥ s·z for every value z that the deployed steps may return on the ball.
 
     `trace` receives the slopes above each step, and, as number −1, those above the image.
@@ -65,7 +67,7 @@ def _slopes(slope: Array, lower: Array, upper: Array, line: Array) -> Array:
     return np.where(slope > 0, chord, np.where(unstable, line, upper > 0))
 
 
-def choices(steps: list[Step], ball: Ball) -> dict[str, Lines]:
+def choices(steps: list[Enclosure], ball: Ball) -> dict[str, Lines]:
     """Ways to choose the lower lines: as at the image, as at the middle of the interval, all flat, all steep."""
     image = ball.image.astype(np.float64)
     found: dict[str, Lines] = {"image": {}, "middle": {}, "flat": {}, "steep": {}}
@@ -84,7 +86,7 @@ def choices(steps: list[Step], ball: Ball) -> dict[str, Lines]:
     return found
 
 
-def descend(steps: list[Step], lines: Lines, ball: Ball, count: int = 30) -> Iterator[float]:
+def descend(steps: list[Enclosure], lines: Lines, ball: Ball, count: int = 30) -> Iterator[float]:
     """Bounds with α that are moved against the gradient of the bound.
 
     It is convex in the α of one ReLU. Its derivative is the slope above that ReLU times the value below it, where

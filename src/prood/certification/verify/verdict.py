@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from prood.certification.record import Certificate, image_sha256
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.bound import bounds
+from prood.certification.verify.counterexample import highest
 from prood.certification.verify.exact import Refuted, Undecided, confidence_is_too_small
 from prood.certification.verify.images import ImageReader
 from prood.certification.verify.layers import Network
 from prood.certification.verify.network import Model, read_model, sha256_of
-from prood.certification.verify.search import highest
 from prood.errors import ProodError
 
 Outcome = Literal["confirmed", "refuted", "not decided"]

@@ -1,6 +1,6 @@
 """The paper's tables and figures; EXPERIMENTS has them in the paper's order."""
 
-from prood.report.experiments import asymptotic, directions, fusion, properties, robust, shift, sizes, tables
+from prood.report.experiments import asymptotic, directions, properties, robust, shift, sizes, tables, tradeoff
 from prood.report.experiments.experiment import Experiment, perform, perform_all
 
 __all__ = ["EXPERIMENTS", "Experiment", "perform", "perform_all"]
@@ -18,6 +18,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     tables.SEEDS,
     robust.EXPERIMENT,
     shift.EXPERIMENT,
-    fusion.EXPERIMENT,
+    tradeoff.EXPERIMENT,
 )
 """To add one, write an `Experiment` and name it here."""

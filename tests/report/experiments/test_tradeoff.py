@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prood.models import Curve, Fusion, ProoD, load
-from prood.report.experiments import EXPERIMENTS, fusion, perform, shift
+from prood.report.experiments import EXPERIMENTS, perform, shift, tradeoff
 from prood.studies import Candidate, Lab, choose_shift, measure, study_of
 from prood.studies.curve import SHIFTS
 from prood.studies.making import TOLERANCE
@@ -21,8 +21,8 @@ def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="module")
 def fused(lab: Lab) -> dict:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fusion, "DROPS", (0.0, 5.0, 20.0))
-        return json.loads(perform(fusion.EXPERIMENT, lab).read_text())["content"]
+        patch.setattr(tradeoff, "DROPS", (0.0, 5.0, 20.0))
+        return json.loads(perform(tradeoff.EXPERIMENT, lab).read_text())["content"]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def shifts(lab: Lab) -> dict:
 
 
 def test_they_are_registered() -> None:
-    assert {fusion.EXPERIMENT, shift.EXPERIMENT} <= set(EXPERIMENTS)
+    assert {tradeoff.EXPERIMENT, shift.EXPERIMENT} <= set(EXPERIMENTS)
 
 
 def test_fusions_are_measured_as_models_are(lab: Lab, fused: dict) -> None:
@@ -59,8 +59,8 @@ def test_every_fit_keeps_its_auc_and_is_no_worse_than_a_shift(fused: dict) -> No
 
 def test_the_best_shift_on_the_test_sets() -> None:
     points = [{"test": {"auc": auc, "gauc": gauc}} for auc, gauc in ((0.9, 0.7), (0.95, 0.6), (0.97, 0.5))]
-    assert fusion.best_at(points, 0.92) == 0.6
-    assert fusion.best_at(points, 0.98) is None
+    assert tradeoff.best_at(points, 0.92) == 0.6
+    assert tradeoff.best_at(points, 0.98) is None
 
 
 def test_the_shift_is_chosen_by_the_rule(lab: Lab, shifts: dict) -> None:
@@ -93,7 +93,7 @@ def test_without_models_there_is_no_choice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["fusion", "shift"])
 def test_figures_and_texts_follow_from_the_content(name: str, fused: dict, shifts: dict, tmp_path: Path) -> None:
-    experiment, content = {"fusion": (fusion, fused), "shift": (shift, shifts)}[name]
+    experiment, content = {"fusion": (tradeoff, fused), "shift": (shift, shifts)}[name]
     for file in ("a.svg", "b.svg"):
         experiment.draw(content, tmp_path / file)
     drawn = (tmp_path / "a.svg").read_bytes()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from prood.errors import ProodError
-from prood.report.experiments import Experiment, page
+from prood.report.experiments import Experiment, document
+from prood.report.experiments.document import experiments_page, write_page
 from prood.report.experiments.experiment import FORMAT
-from prood.report.experiments.page import experiments_page, write_page
 
 DOCUMENT = {
     "format": FORMAT,
@@ -34,7 +34,7 @@ def registry(monkeypatch):
     """Two experiments: a figure, and a table that reads what is not in every file."""
     figure = Experiment("figure", "curve", "A <curve>", "Section 3", never, lambda content: content["word"], draw)
     table = Experiment("table", "many", "Many", "App. B", never, lambda content: f"{content['number']:.1f}")
-    monkeypatch.setattr(page, "EXPERIMENTS", (figure, table))
+    monkeypatch.setattr(document, "EXPERIMENTS", (figure, table))
 
 
 def write(results, lab="quickstart", key="figure-curve", **changes):
@@ -92,7 +92,7 @@ def test_figures_are_drawn_beside_the_page(tmp_path):
     drawn = [path.relative_to(tmp_path / "docs") for path in (tmp_path / "docs").rglob("*.svg")]
     assert drawn == [Path("figures/quickstart/figure-curve.svg")]
     assert (tmp_path / "docs" / drawn[0]).read_text() == "<svg>hello</svg>"
-    assert list(page.figures(tmp_path / "results", tmp_path / "docs")) == [tmp_path / "docs" / drawn[0]]
+    assert list(document.figures(tmp_path / "results", tmp_path / "docs")) == [tmp_path / "docs" / drawn[0]]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from prood.evaluation.asymptotics import (
     random_directions,
     scale_wise_maximum,
 )
-from prood.evaluation.asymptotics.search import FAR, PAPER, Stage
+from prood.evaluation.asymptotics.adversary import FAR, PAPER, Stage
 from prood.models import Discriminator, ProoD, small
 
 SHAPE = (1, 8, 8)
