@@ -46,7 +46,6 @@ def test_a_room_shows_few_names():
     assert {Path(name).parent.as_posix() for name, count in counts.items() if count > NAMES} <= MANY_NAMES
 
 
-@pytest.mark.slow
 def test_a_function_takes_few_parameters():
     """Commands aside: theirs are the options of the command line."""
     many = {

@@ -99,3 +99,10 @@ def test_train_mode_turns_on_everything_that_is_trained(kind: str) -> None:
     train_mode(model.eval())
     # Layers without parameters too: a dropout that stays in eval mode is no dropout.
     assert modes(model) == {True}
+
+
+def test_the_old_name_of_the_room_stays_for_one_version() -> None:
+    from prood.training import objectives
+
+    assert objectives.Objective is Objective
+    assert objectives.Plain is METHODS["plain"]

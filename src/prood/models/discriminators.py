@@ -123,20 +123,6 @@ class Discriminator(nn.Module):
         """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖ ≤ eps; see `prood.bounds.upper_bound`."""
         return bounds.upper_bound(self, images, eps, threshold=threshold, **options)
 
-    def certified_radius(
-        self, images: Tensor, threshold: float, *, largest: float | None = None, **options: Unpack[bounds.Options]
-    ) -> Tensor:
-        """The largest radius at which g provably stays below `threshold`, per image; NaN where g itself does not.
-
-        It is searched up to `largest`, else up to all of [0, 1]^d.
-        """
-
-        def bound(some: Tensor, eps: Tensor) -> Tensor:
-            return self.upper_bound(some, eps, threshold=threshold, **options)
-
-        norm = options.get("norm", "linf")
-        return bounds.certified_radius(bound, images, threshold, norm=norm, largest=largest)
-
 
 def beyond_images(images: Tensor) -> Tensor:
     """‖x − [0, 1]^d‖₁ = Σ relu(−x) + relu(x − 1), one number per image; exactly 0 for pixels in [0, 1]."""
