@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import prood.evaluation.metrics as metrics
-from prood import ProodError
 from prood.errors import BadValue, ProodError, UnknownName
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
 
