@@ -93,6 +93,7 @@ def test_the_columns() -> None:
     assert show([]).columns
 
 
+@pytest.mark.slow
 def test_the_models_own_threshold_is_the_default(model: ProoD, tmp_path: Path) -> None:
     images = load("faces:test").floats([0])
     with torch.no_grad():
@@ -116,6 +117,7 @@ def test_the_models_own_threshold_is_the_default(model: ProoD, tmp_path: Path) -
         assert math.isnan(found.radius)
 
 
+@pytest.mark.slow
 def test_the_radius_is_at_least_what_the_certificates_prove(model: ProoD, tmp_path: Path) -> None:
     """The search for it ends just below the radius sought, which must not contradict 'provably'."""
     images, eps = load("faces:test").floats([0]), 0.0123456789

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from prood.serve.answer import Refused
 from prood.serve.batching import Batcher, Turns
-from prood.serve.refusals import Refused
 
 
 def double(rows, numbers):

@@ -11,16 +11,17 @@ import json
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, Unsupported
 from prood.version import __version__
 
 FORMAT = 1
 NORMS = ("linf", "l2", "l1")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,18 @@ class Certificate:
             raise ValueError("it is no JSON object")
         if _integer(values, "format") > FORMAT:
             raise ValueError(f"it was written by Prood {values.get('version')} in a newer format: update Prood")
-        image, model = _object(values, "input"), _object(values, "model")
+        image, model = _of(values, "input", dict, "an object"), _of(values, "model", dict, "an object")
+        plain: dict[str, Any] = {
+            key: _text(values, key) for key in ("norm", "method", "arithmetic", "version", "digest")
+        }
+        plain |= {key: _number(values, key) for key in ("eps", "bound", "shift", "seconds")}
         certificate = cls(
             input=ImageReference(_text(image, "name"), _optional(image, "row"), _text(image, "sha256")),
             model=ModelReference(_text(model, "path"), _text(model, "sha256")),
-            norm=_text(values, "norm"),
-            eps=_number(values, "eps"),
-            method=_text(values, "method"),
-            bound=_number(values, "bound"),
-            shift=_number(values, "shift"),
             classes=_optional(values, "classes"),
             confidence=None if values.get("confidence") is None else _number(values, "confidence"),
-            seconds=_number(values, "seconds"),
-            arithmetic=_text(values, "arithmetic"),
-            version=_text(values, "version"),
             format=_integer(values, "format"),
-            digest=_text(values, "digest"),
+            **plain,
         )
         if not certificate.digest:
             raise ValueError("it has no digest")
@@ -137,7 +134,7 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise ProodError(f"cannot read {path}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {path}: {error.strerror}") from None
     note = ""
     if lines[-1] and not _is_json(lines[-1]):
         note = f"line {len(lines)} of {path} was cut off and is left out"
@@ -149,7 +146,7 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
         try:
             found.append(Certificate.from_json(line.decode()))
         except ValueError as error:
-            raise ProodError(f"line {number} of {path} is no certificate: {error}") from None
+            raise Damaged(f"line {number} of {path} is no certificate: {error}") from None
     return found, note
 
 
@@ -164,7 +161,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def image_sha256(image: NDArray[np.float32]) -> str:
     """Of the text `float32(C, H, W)` and the little-endian bytes of the pixels in [0, 1]."""
     if image.dtype != np.float32:
-        raise ProodError(f"an image is hashed as float32, not as {image.dtype}")
+        raise Unsupported(f"an image is hashed as float32, not as {image.dtype}")
     digest = hashlib.sha256(f"float32{tuple(image.shape)}".encode())
     digest.update(np.ascontiguousarray(image, dtype="<f4").tobytes())
     return digest.hexdigest()
@@ -183,18 +180,15 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _object(values: dict[str, Any], key: str) -> dict[str, Any]:
+def _of(values: dict[str, Any], key: str, kind: type[T], what: str) -> T:
     value = values.get(key)
-    if not isinstance(value, dict):
-        raise ValueError(f"its {key} is {value!r}, not an object")
+    if not isinstance(value, kind):
+        raise ValueError(f"its {key} is {value!r}, not {what}")
     return value
 
 
 def _text(values: dict[str, Any], key: str) -> str:
-    value = values.get(key)
-    if not isinstance(value, str):
-        raise ValueError(f"its {key} is {value!r}, not a text")
-    return value
+    return _of(values, key, str, "a text")
 
 
 def _number(values: dict[str, Any], key: str) -> float:

@@ -66,7 +66,7 @@ class Prediction:
             self.name[place],
             float(self.confidence[place]),
             float(self.p_in[place]),
-            None if self.threshold is None else bool(self.accepted[place]),
+            None if self.threshold is None else bool(self.rule.accepts(self.confidence[place])),
             None if self.p_value is None else float(self.p_value[place]),
         )
 
@@ -120,7 +120,7 @@ class Proof:
         bound = float(self.upper_bound[place])
         if self.threshold is None or self.found is None:
             return Certified(bound, None, None)
-        return Certified(bound, bool(self.rejected[place]), float(self.found[place]))
+        return Certified(bound, bool(self.rule.rejects(bound)), float(self.found[place]))
 
     def __iter__(self) -> Iterator[Certified]:
         return (self[place] for place in range(len(self)))

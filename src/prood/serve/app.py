@@ -17,10 +17,9 @@ from starlette.types import Scope
 
 from prood.detector import Detector
 from prood.serve import documentation, kserve, routes
-from prood.serve.answer import answer, refusal
+from prood.serve.answer import Refused, answer, refusal
 from prood.serve.guard import Guard
 from prood.serve.options import About, Options
-from prood.serve.refusals import Refused
 from prood.serve.service import Service
 from prood.version import __version__
 

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prood.serve.refusals import busy
+from prood.serve.answer import busy
 
 Arrays = dict[str, NDArray[Any]]
 Work = Callable[[Tensor, Tensor | None], Arrays]

@@ -12,10 +12,10 @@ from typing import Any
 
 from starlette.requests import Request
 
+from prood.serve.answer import Refused, bad
 from prood.serve.multipart import parts
 from prood.serve.options import Options
 from prood.serve.pictures import FORMATS
-from prood.serve.refusals import Refused, bad
 
 TYPES = (*FORMATS, "multipart/form-data", "application/json")
 INLINE = 64 * 1024

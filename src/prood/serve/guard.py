@@ -11,10 +11,9 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from prood.serve.answer import refusal
+from prood.serve.answer import Refused, busy, refusal
 from prood.serve.metrics import Metrics
 from prood.serve.options import Options
-from prood.serve.refusals import Refused, busy
 
 OPEN = ("/healthz", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json")
 """Answered without the token, as is the page."""

@@ -12,10 +12,10 @@ from PIL import Image
 from torch import Tensor
 
 from prood.detector.inputs import Shape
+from prood.serve.answer import bad
 from prood.serve.bodies import Asked
 from prood.serve.options import Options
 from prood.serve.pictures import decoded, opened
-from prood.serve.refusals import bad
 
 INLINE = 256 * 256
 """More pixels than these are decoded in a thread."""

@@ -17,10 +17,9 @@ from starlette.responses import Response
 from torch import Tensor
 
 from prood.serve import intake
-from prood.serve.answer import answer
+from prood.serve.answer import Refused, answer, bad
 from prood.serve.bodies import INLINE, content_type, parsed_json, read
 from prood.serve.kserve_schema import INFER, METADATA, READY, SERVER
-from prood.serve.refusals import Refused, bad
 from prood.serve.service import Service
 from prood.version import __version__
 

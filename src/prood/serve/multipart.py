@@ -5,7 +5,7 @@ from __future__ import annotations
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from prood.serve.refusals import Refused, bad
+from prood.serve.answer import Refused, bad
 
 FIELD = b"image"
 

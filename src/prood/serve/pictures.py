@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prood.data.formats.pictures import fit, has_frames, plain
 from prood.detector.inputs import Shape
-from prood.serve.refusals import Refused, bad
+from prood.serve.answer import Refused, bad
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/gif": "GIF"}
 SCANS = 100

@@ -10,9 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from prood.serve import intake, schema
-from prood.serve.answer import answer
+from prood.serve.answer import Refused, answer, bad
 from prood.serve.bodies import asked
-from prood.serve.refusals import Refused, bad
 from prood.serve.service import NAMES, Service
 
 Handler = Callable[[Request], Awaitable[Response]]

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from prood.detector import Detector
 from prood.errors import ProodError
+from prood.serve.answer import bad, busy
 from prood.serve.attack import Stopped, attack
 from prood.serve.batching import Arrays, Batcher, Turns
 from prood.serve.examples import Example, data_url, draw
 from prood.serve.metrics import Metrics
 from prood.serve.options import RADIUS, About, Options
-from prood.serve.refusals import bad, busy
 from prood.serve.work import METHOD, NORM, lanes
 from prood.version import __version__
 

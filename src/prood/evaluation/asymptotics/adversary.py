@@ -71,13 +71,13 @@ def adversarial_directions(
         raise BadValue("a search for directions needs at least one stage")
     if isinstance(model, nn.Module):
         model.to(device).eval()
-    objective = objective_of(model) if isinstance(model, nn.Module) else model
+        model = objective_of(model)
     points = random_directions(count, shape, "uniform", seed).to(device)
     best, values = points, torch.empty(count)
     flat = torch.zeros(count, dtype=torch.bool, device=device)
     most = 0
     for stage in schedule:
-        points, values, flat, made = _climb(objective, _onto(best, stage.radius), stage, unit)
+        points, values, flat, made = _climb(model, _onto(best, stage.radius), stage, unit)
         best, most = points, most + made
     largest = best.flatten(1).abs().amax(1).view(-1, *[1] * len(shape))
     return Found((best / largest).cpu(), values.cpu(), flat.cpu(), most)

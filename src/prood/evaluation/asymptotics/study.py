@@ -76,11 +76,8 @@ def study(
     for kind in KINDS if follows else ():
         drawn = random_directions(how.directions, outside.shape, kind, how.seed).to(how.device)
         random[kind] = fates(model, drawn).summary()
-    search: dict[str, Any] = {"count": how.adversarial, "schedule": how.schedule}
-    curves: dict[str, Any] = {"alphas": how.alphas}
-    for each in (search, curves):
-        each |= {"seed": how.seed, "device": how.device}
-    found = adversarial_directions(model, outside.shape, **search)
+    same: dict[str, Any] = {"seed": how.seed, "device": how.device}
+    found = adversarial_directions(model, outside.shape, count=how.adversarial, schedule=how.schedule, **same)
     there = found.directions.to(how.device)
     about: dict[str, Any] = {"directions": how.adversarial, "steps": found.steps, "flat": int(found.flat.sum())}
     return Asymptotics(
@@ -89,9 +86,9 @@ def study(
         adversarial=about | (fates(model, there).summary() if follows else {}),
         outside=outside.name,
         alphas=tuple(map(float, how.alphas)),
-        mean=mean_confidence(model, outside, **curves),
+        mean=mean_confidence(model, outside, alphas=how.alphas, **same),
         maximum=scale_wise_maximum(model, there, how.alphas),
-        auc=None if inside is None else far_away(model, inside, outside, **curves).auc,
+        auc=None if inside is None else far_away(model, inside, outside, alphas=how.alphas, **same).auc,
     )
 
 

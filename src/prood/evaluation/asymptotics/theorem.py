@@ -110,22 +110,21 @@ def _weights(last: nn.Module) -> Condition:
     if not isinstance(last, nn.Linear | NegativeLinear) or refusal(last):
         return Condition("weights", False, f"the last layer is {type(last).__name__}, not a linear one")
     weight = last.weight.detach()
-    logarithm = last.log_weight.detach() if isinstance(last, NegativeLinear) else None
-    tiny = torch.finfo(weight.dtype).tiny
-    for wrong, words in (
-        (~weight.isfinite(), "{weight:g} is not finite"),
-        (weight > 0, "{weight:g} is positive"),
-        (weight == 0, "one is zero"),
-        (weight > -tiny, "{weight:g} is subnormal: a processor that flushes such numbers makes it zero"),
-    ):
+    faults = {
+        "{:g} is not finite": ~weight.isfinite(),
+        "{:g} is positive": weight > 0,
+        "one is zero": weight == 0,
+        "{:g} is subnormal: a processor that flushes such numbers makes it zero": weight
+        > -torch.finfo(weight.dtype).tiny,
+    }
+    for words, wrong in faults.items():
         if wrong.any():
             value = weight[wrong][0].item()
-            reason = words.format(weight=value)
-            if logarithm is not None and logarithm[wrong][0].isfinite():
+            reason = words.format(value)
+            if isinstance(last, NegativeLinear) and (h := last.log_weight.detach()[wrong][0]).isfinite():
                 way = "overflows" if value == -torch.inf else "underflows"
-                reason += f", as −exp(h) {way} for h = {logarithm[wrong][0].item():g}"
-            count = int(wrong.sum())
-            return Condition("weights", False, f"{reason} ({count} of {weight.numel()})")
+                reason += f", as −exp(h) {way} for h = {h.item():g}"
+            return Condition("weights", False, f"{reason} ({int(wrong.sum())} of {weight.numel()})")
     return Condition("weights", True, f"all {weight.numel()} last ones are negative, the largest is {weight.max():.3g}")
 
 
