@@ -39,6 +39,7 @@ def raised(file: Path) -> Iterator[str]:
             yield node.exc.func.id
 
 
+@pytest.mark.slow
 def test_no_error_is_a_bare_exception():
     """Whoever catches Exception catches everything: what is raised has a type of its own."""
     for file in SOURCE.rglob("*.py"):

@@ -8,12 +8,13 @@ from torch import Tensor, nn
 
 from prood.attacks import NEVER, PGD
 from prood.bounds import NegativeLinear
-from prood.errors import ProodError
+from prood.errors import BadValue, Diverged, ProodError
 from prood.models import Discriminator, InLogit
 
 SHAPE = (2, 5, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.0, 1e-9, 0.01, 8 / 255, 0.3, 1.0, 2.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_points_lie_in_the_ball_and_in_the_cube(attack, eps, dtype, wavy, edgy):
@@ -198,7 +199,7 @@ def test_a_score_that_is_no_number_is_an_error(attack, scored, edgy):
         calls.append(1)
         return x.double().sum((1, 2, 3)) * (math.nan if len(calls) > 3 else 1)
 
-    with pytest.raises(ProodError, match="not a number"):
+    with pytest.raises(Diverged):
         attack(scored(late), edgy(2, SHAPE), 0.1)
 
 
@@ -216,13 +217,13 @@ def test_a_score_that_is_no_number_is_an_error(attack, scored, edgy):
 )
 def test_images_that_are_none_are_refused(images, message, wavy, certified):
     for score in (wavy((1, 4, 4)), certified):  # the bound, which comes first, is not asked about them either
-        with pytest.raises(ProodError, match=message):
+        with pytest.raises(BadValue, match=message):
             PGD()(score, images, 0.1)
 
 
 @pytest.mark.parametrize("eps", [-0.1, math.nan, math.inf, -math.inf])
 def test_a_radius_that_is_none_is_refused(eps, wavy, edgy):
-    with pytest.raises(ProodError, match="radius"):
+    with pytest.raises(BadValue):
         PGD()(wavy(SHAPE), edgy(1, SHAPE), eps)
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 Layers = list[tuple[Tensor, Tensor]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.01, 8 / 255, 0.3])
 @pytest.mark.parametrize("shape", [(1, 6, 6), (3, 4, 4)])
 def test_the_maximum_of_a_linear_score_is_reached(full, shape, eps, scored, edgy):
@@ -126,6 +127,7 @@ def padded(layers: Layers) -> tuple[list[Tensor], list[Tensor]]:
 # varies by about 1 in the ball. What is missing are ridges, and maxima that are but a little lower than the highest.
 # APGD on its own cannot do better: it climbs once in each restart, and its last steps are still 2ε/2⁸ long. Nor can
 # Square: it is one climb, by chance. `strong` takes long where it fails; it is made of the same parts.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("full", "reached", "rest"),
     [("pgd", 36, 0.01), ("apgd", 28, 0.2), ("square", 36, 0.05), ("fast", 36, 0.01), ("paper", 39, 0.005)],

@@ -92,6 +92,7 @@ def test_no_proposal_is_the_point_itself(proposals):
         assert (points != first).flatten(1).any(1).all()
 
 
+@pytest.mark.slow
 def test_single_pixels_alternate_with_steps_of_all_pixels_of_any_size(proposals):
     first, points = proposals(Square(queries=1000), torch.full((1, 1, 6, 6), 0.5))
     points = points[500:]  # the squares are single pixels now
@@ -129,6 +130,7 @@ def test_a_maximum_inside_the_ball_is_found(scored):
     assert (Square(queries=1000)(score, x, EPS, goal=-1e-5).scores >= -1e-5).all()
 
 
+@pytest.mark.slow
 def test_squares_that_are_drawn_at_once_are_those_that_are_drawn_one_by_one(scored, monkeypatch):
     """Images settle meanwhile, and squares of one pixel take steps inside the ball."""
     x = 0.4 + 0.2 * torch.rand(5, 2, 6, 7, generator=torch.Generator().manual_seed(0))

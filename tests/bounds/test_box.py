@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prood.bounds import Box
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 SEEDS = st.integers(0, 2**20)
 
@@ -79,7 +79,7 @@ def test_eps_may_be_a_tensor_of_one_number(eps: torch.Tensor) -> None:
 
 @pytest.mark.parametrize(("images", "eps"), [(1, 3), (3, 2), (2, 3)])
 def test_eps_of_another_length_is_refused(images: int, eps: int) -> None:
-    with pytest.raises(ProodError, match=f"one per image: got {eps} for {images} images"):
+    with pytest.raises(BadValue, match=rf"{eps}.*{images}"):
         Box.ball(torch.rand(images, 4), torch.full((eps,), 0.1))
 
 

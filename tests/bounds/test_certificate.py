@@ -26,7 +26,7 @@ from prood.bounds import (
     upper_bound,
 )
 from prood.bounds.certificate import Arithmetic, crown_ibp
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 
 SEEDS = st.integers(0, 2**20)
 EPS = st.one_of(st.sampled_from([0.0, 0.01, 0.1, 1.0]), st.floats(0, 0.5))
@@ -88,6 +88,7 @@ def networks(draw: st.DrawFn) -> tuple[nn.Sequential, tuple[int, ...]]:
     return nn.Sequential(*layers, last).double().eval(), shape
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(networks(), EPS, SEEDS, st.sampled_from([None, (0.0, 1.0), (-1.0, 0.7)]))
 def test_nothing_in_the_ball_exceeds_the_bounds(
@@ -118,6 +119,7 @@ def test_nothing_in_the_ball_exceeds_the_bounds(
     assert (found <= bounds["best"] + SLACK).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(networks(), EPS, SEEDS)
 def test_every_hidden_coordinate_stays_in_its_interval(
@@ -134,6 +136,7 @@ def test_every_hidden_coordinate_stays_in_its_interval(
         assert (values >= box.lower - SLACK).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(networks(), SEEDS, st.floats(0, 1))
 def test_any_slopes_are_sound(
@@ -153,6 +156,7 @@ def test_any_slopes_are_sound(
         assert (found <= crown_ibp(network, box, slopes) + SLACK).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(networks(), SEEDS)
 def test_interval_bounds_grow_with_eps_and_start_at_the_output(
@@ -177,6 +181,7 @@ def test_interval_bounds_grow_with_eps_and_start_at_the_output(
     torch.testing.assert_close(previous, everything)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(networks(), SEEDS, st.floats(0, 0.3), st.integers(1, 3))
 def test_one_pass_for_points_and_boxes(
@@ -194,6 +199,7 @@ def test_one_pass_for_points_and_boxes(
     torch.testing.assert_close(crown_ibp(network, mixed), crown_ibp(network, alone), **close)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(SEEDS, st.floats(0, 0.7))
 def test_linear_bounds_of_an_affine_network_are_exact(seed: int, eps: float) -> None:
@@ -243,6 +249,7 @@ def largest_output(network: nn.Sequential, box: Box) -> float:
     return network(torch.stack(candidates)).max().item()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(SEEDS, st.integers(1, 4), st.floats(0.001, 1), st.sampled_from([0.0, 0.2]))
 def test_one_hidden_layer_against_the_exact_maximum(seed: int, hidden: int, eps: float, leak: float) -> None:
@@ -278,6 +285,7 @@ def test_linear_bounds_beat_intervals_where_signs_cancel() -> None:
     assert box == pytest.approx(-2 + bias)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slopes", [False, True])
 def test_gradients_by_the_weights(slopes: bool) -> None:
     torch.manual_seed(5)
@@ -333,6 +341,7 @@ def test_gradients_by_slopes_and_images() -> None:
     assert torch.autograd.gradcheck(bound, (x, alpha))
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(networks(), SEEDS)
 def test_one_eps_per_image(case: tuple[nn.Sequential, tuple[int, ...]], seed: int) -> None:
@@ -345,6 +354,7 @@ def test_one_eps_per_image(case: tuple[nn.Sequential, tuple[int, ...]], seed: in
         torch.testing.assert_close(together, torch.cat(alone), rtol=1e-6, atol=1e-6)  # 0.05 is not 0.05f
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(networks(), SEEDS, st.floats(0, 0.3))
 def test_single_precision(
@@ -362,12 +372,12 @@ def test_single_precision(
 
 @pytest.mark.parametrize("eps", [-0.1, math.nan, torch.tensor([0.1, -0.1]), torch.tensor([math.nan, 0.1])])
 def test_a_radius_that_is_none_is_refused(eps: float | Tensor) -> None:
-    with pytest.raises(ProodError, match="eps is a radius"):
+    with pytest.raises(BadValue):
         upper_bound(nn.Linear(3, 1), torch.rand(2, 3), eps)
 
 
 def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(ProodError, match="unknown bound method 'alpha': choose one of best, crown-ibp, ibp"):
+    with pytest.raises(UnknownName, match="'alpha'"):
         upper_bound(nn.Linear(3, 1), torch.rand(2, 3), 0.1, method="alpha")  # type: ignore[arg-type]
 
 
@@ -378,10 +388,10 @@ def test_a_network_with_more_than_one_output_is_refused(
     network: nn.Module, method: str, arithmetic: Arithmetic
 ) -> None:
     """A sum of outputs, or a broadcast minimum, would look like a bound."""
-    with pytest.raises(ProodError, match="one number per image"):
+    with pytest.raises(Unsupported):
         upper_bound(network, torch.rand(3, 3), 0.1, method=method, arithmetic=arithmetic)  # type: ignore[arg-type]
     box = Box.ball(torch.rand(3, 3), 0.1)
-    with pytest.raises(ProodError, match="one number per image"):
+    with pytest.raises(Unsupported):
         crown_ibp(network, box)
 
 
@@ -405,7 +415,7 @@ def test_where_a_layer_has_no_linear_rule_the_intervals_are_the_best(norm: Norm,
 
 
 def test_images_of_bytes_are_refused() -> None:
-    with pytest.raises(ProodError, match=r"not torch\.uint8: convert with"):
+    with pytest.raises(Unsupported, match=r"torch\.uint8"):
         upper_bound(nn.Linear(3, 1), torch.zeros(2, 3, dtype=torch.uint8), 0.1)
 
 

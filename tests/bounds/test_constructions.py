@@ -104,6 +104,7 @@ def test_the_bound_holds_where_the_plain_one_fails(build, simulator: ModuleType)
         assert (values > plain.numpy()).any(), method
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", [0, 1, 2])
 @pytest.mark.parametrize("pixel", [0.0, 1.0])
 def test_the_shift_of_a_normalisation_is_rounded_as_well(formula: int, pixel: float, simulator: ModuleType) -> None:
@@ -173,6 +174,7 @@ def test_pixels_that_are_no_numbers_have_no_bound(pixel: float) -> None:
     assert (upper_bound(net, images, 0.1, clip=None)[0] == np.inf).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [-1e-40, -(2.0**-149), 1e-40])
 def test_a_subnormal_bias_may_be_flushed(bias: float, simulator: ModuleType) -> None:
     dead = nn.Sequential(linear([[-1.0]], [-1.0]), nn.ReLU())
@@ -190,6 +192,7 @@ def test_the_sum_in_one_piece_of_training_is_covered_in_training() -> None:
     assert single.radius > 5 * blocked.radius
 
 
+@pytest.mark.slow
 def test_the_cap_holds_exactly(simulator: ModuleType) -> None:
     """Nothing positive is ever added to the last bias: neither values nor bounds exceed it, by not even a bit."""
     torch.manual_seed(0)

@@ -59,6 +59,7 @@ def cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor | None, tuple[int, in
     return x, weight, bias, stride, padding
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.sampled_from([1, 100, 1 << 27]))
 def test_both_directions_are_those_of_torch(case: tuple[Any, ...], largest: int) -> None:
@@ -207,6 +208,7 @@ METHODS: list[Method] = ["ibp", "crown-ibp", "best", "alpha-crown", "crown", "ba
 BUDGET = Budget(steps=5, unit_steps=2, splits=8, split_steps=2, seconds=30, batch=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("mode", ["zeros", "circular"])

@@ -114,6 +114,7 @@ def both_ways(inputs: list[Tensor], weights: list[Tensor], slopes: Tensor | None
     return [both(lambda *x, way=way: pulled(*x, slopes, way, **plane), inputs, weights) for way in (True, False)]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     SEEDS,
@@ -194,6 +195,7 @@ def test_the_gradient_of_the_chord_over_a_single_point_zero_is_finite(fused: boo
     assert all(gradient.abs().max() <= 30 for gradient in gradients)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.usefixtures("compiler")
 def test_a_network_with_a_channel_of_zeros_has_finite_gradients(compiled: bool) -> None:
@@ -377,6 +379,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize(
     ("bound", "boxes", "planes"),
@@ -415,6 +418,7 @@ def test_a_compiled_bound_is_the_eager_one(
     assert (calls.count("box"), calls.count("plane")) == (boxes, planes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize(("slope", "allowed"), [(5.0, 1.0), (-5.0, 0.0)])
 def test_no_line_is_steeper_than_the_relu_or_falls(slope: float, allowed: float) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from prood.bounds.radius import bound_curve, certified_radius
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 # Image n is the number n; its bound rises linearly from n.
 IMAGES = torch.tensor([[-1.0], [-0.3], [0.0], [0.5], [-50.0]])
@@ -56,9 +56,9 @@ def test_a_bound_that_is_not_monotone_still_gives_a_proven_radius() -> None:
 def test_no_images_have_no_radii_and_nonsense_is_refused() -> None:
     assert certified_radius(linear, IMAGES[:0], 0.0).shape == (0,)
     for wrong in ({"steps": 0}, {"largest": 0.0}, {"largest": math.nan}, {"largest": math.inf}):
-        with pytest.raises(ProodError, match="at least one step"):
+        with pytest.raises(BadValue):
             certified_radius(linear, IMAGES, 0.0, **wrong)
-    with pytest.raises(ProodError, match="not NaN"):
+    with pytest.raises(BadValue, match="NaN"):
         certified_radius(linear, IMAGES, math.nan)
 
 
@@ -81,5 +81,5 @@ def test_a_curve_has_the_bounds_and_no_dents() -> None:
     curve = bound_curve(dented, IMAGES, radii)
     # What is proven at 0.3 holds at 0.2.
     assert torch.equal(curve[:, 2], curve[:, 0])
-    with pytest.raises(ProodError, match="at least one radius"):
+    with pytest.raises(BadValue):
         bound_curve(linear, IMAGES, [])

@@ -52,6 +52,7 @@ def test_outward_is_outward(value: float) -> None:
     assert lower.item() < value < upper.item()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SEEDS, st.sampled_from([0, 1, 5, 20]), st.booleans())
 def test_errors_cover_every_order(simulator: ModuleType, seed: int, dead: int, double: bool) -> None:
@@ -92,6 +93,7 @@ def test_a_sum_beyond_the_model_has_no_bound() -> None:
     assert errors(sums, zero, zero, zero, zero)[0].overflow.all()
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(SEEDS, EPS)
 def test_a_sound_ball_contains_the_ball(simulator: ModuleType, seed: int, eps: float) -> None:
@@ -117,6 +119,7 @@ def test_a_sound_ball_contains_the_ball(simulator: ModuleType, seed: int, eps: f
             assert (box.upper - box.lower <= 2 * eps * (1 + 1e-6) + 1e-6).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(SEEDS)
 def test_a_dead_unit_stays_exactly_zero(seed: int) -> None:

@@ -173,6 +173,7 @@ def violations(
     return int(wrong.sum()), int(finite.sum()), float(margin.min(initial=np.inf))
 
 
+@pytest.mark.slow
 def test_no_hardware_exceeds_the_bounds(simulator: ModuleType) -> None:
     informative, closest = 0, np.inf
     for seed in range(CASES // IMAGES):
@@ -183,6 +184,7 @@ def test_no_hardware_exceeds_the_bounds(simulator: ModuleType) -> None:
     assert informative > CASES / 2
 
 
+@pytest.mark.slow
 def test_no_hardware_exceeds_the_tighter_bounds(simulator: ModuleType) -> None:
     informative = 0
     for seed in range(CASES // IMAGES // 3):
@@ -203,6 +205,7 @@ def exact_maximum(net: nn.Sequential, image: Tensor, eps: float) -> Fraction:
     return offset + sum(max(s * a, s * b) for s, a, b in zip(slope, low, high, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_the_exact_maximum_of_an_affine_network(seed: int) -> None:
     """The bound is a float32 number that is not below what float32 hardware returns: one more place is enough."""
@@ -256,6 +259,7 @@ def test_the_simulated_sum_is_the_one_of_the_order(simulator: ModuleType) -> Non
         assert simulator.Hardware(fused=fused).dot(w[None], x[None])[0] == np.float32(float(total))
 
 
+@pytest.mark.slow
 def test_the_check_finds_bounds_that_forget_rounding(simulator: ModuleType) -> None:
     wrong = [violations(simulator, seed, "plain")[0] for seed in range(20)]
     assert sum(wrong) > 20, f"{sum(wrong)} of {20 * IMAGES} plain bounds are exceeded"

@@ -92,7 +92,7 @@ def test_a_bound_is_the_same_under_autocast() -> None:
 def test_other_precisions_are_refused(dtype: torch.dtype) -> None:
     net, images = nn.Sequential(Normalise([0.5], [0.5]), nn.Flatten(), nn.Linear(4, 1)), torch.rand(2, 1, 2, 2)
     check_deployed(net, images)
-    with pytest.raises(NotCovered, match=rf"float32, not {dtype}: convert with .float\(\)"):
+    with pytest.raises(NotCovered, match=rf"float32.*{dtype}"):
         check_deployed(net, images.to(dtype))
     net[0].to(dtype)  # a buffer only
     with pytest.raises(NotCovered):

@@ -16,11 +16,11 @@ from prood.certification import Certificate, read, table
 from prood.certification.certify import Request, stated
 from prood.certification.certify import certify as certified
 from prood.certification.inputs import Inputs, inputs
-from prood.certification.table import Row
+from prood.certification.table import CertifiedImage
 from prood.certification.verify import Verifier
 from prood.data import load
 from prood.detector import Detector
-from prood.errors import ProodError
+from prood.errors import BadValue, Damaged, Mismatch, ProodError, UnknownName, Unsupported
 from prood.models import Discriminator, ProoD, build, save
 
 CPU = torch.device("cpu")
@@ -39,7 +39,7 @@ def certify(
     return certified(what, what.path, images, Request(eps, **options), out)  # type: ignore[attr-defined]
 
 
-def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[Row]:
+def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[CertifiedImage]:
     what, kept = subject(path, options.pop("device", CPU)), {key: options.pop(key, None) for key in ("out", "limit")}
     what.threshold = options.pop("threshold", what.threshold)
     return table.certify_images(what, path, names, Request(eps, **options), **kept)
@@ -111,6 +111,7 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
     assert [one.eps for one in read(out)[0]] == [0.1] * 4 + [0.2] * 4
 
 
+@pytest.mark.slow
 def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> None:
     """Neither may remove what the other has appended since it read the parts."""
     code = (
@@ -132,6 +133,7 @@ def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> N
     assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["prood", "disc"])
 def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     what = subject(runs / run, CPU)
@@ -153,7 +155,7 @@ def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkey
         assert what.rule.bound(torch.tensor(asked_of(what, threshold) + 1.5)).item() < threshold
         assert asked_of(what, 0.25) == -math.inf
         assert asked_of(what, 1.0) == math.inf
-    with pytest.raises(ProodError, match="bounds by auto are for one threshold: choose alpha-crown, crown or bab"):
+    with pytest.raises(BadValue):
         certify(what, inputs(["faces:test"], what.shape, 1), [0.01], method="auto", out=tmp_path / "c.jsonl")
 
 
@@ -196,7 +198,7 @@ def test_a_certificate_that_was_changed_is_not_taken_over(runs: Path, tmp_path: 
     certify(what, images, [0.1], out=out)
     changed = re.sub(r'"bound": [-0-9.e]+', '"bound": -50.0', out.read_text(), count=1)
     out.write_text(changed)
-    with pytest.raises(ProodError, match=r"faces:test in .*c.jsonl was changed after it was written: remove it"):
+    with pytest.raises(Damaged, match=r"c.jsonl"):
         certify(what, images, [0.1], out=out)
     assert out.read_text() == changed
 
@@ -233,6 +235,7 @@ def test_the_name_of_a_picture_need_not_be_text(runs: Path, tmp_path: Path) -> N
     assert Verifier().verify(found[0]).outcome == "confirmed"
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(runs: Path, tmp_path: Path) -> None:
     command = ["certify", "faces:test", "--model", str(runs / "prood"), "--eps", "0.1", "--limit", "5"]
     command += ["--device", "cpu", "--out", str(tmp_path / "two.jsonl")]
@@ -265,16 +268,14 @@ def test_pictures_and_sets_are_inputs(runs: Path, tmp_path: Path) -> None:
     read_all = found.read(range(5))
     assert (read_all.shape, read_all.dtype) == ((5, 1, 28, 28), torch.float32)
     assert len(inputs([f"folder:{tmp_path}"], (1, 28, 28), None)) == 1
-    with pytest.raises(
-        ProodError, match=r"digits has images of shape \(1, 28, 28\), and the model takes \(3, 32, 32\)"
-    ):
+    with pytest.raises(Mismatch, match=r"28.*28.*32.*32"):
         inputs(["digits"], (3, 32, 32), 1)
-    with pytest.raises(ProodError, match="no image set 'nothing'"):
+    with pytest.raises(UnknownName, match="'nothing'"):
         inputs(["nothing"], (1, 28, 28), 1)
 
 
 def test_a_classifier_has_no_certificate(runs: Path) -> None:
-    with pytest.raises(ProodError, match="plain holds a classifier without a certificate: combine it"):
+    with pytest.raises(Unsupported):
         subject(runs / "plain", CPU)
 
 
@@ -326,7 +327,7 @@ def test_a_key_that_stands_there_twice_is_refused(runs: Path, tmp_path: Path) ->
     out = tmp_path / "c.jsonl"
     certify_images(runs / "disc", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
     out.write_text(out.read_text().replace('"bound": ', '"bound": -9.0, "bound": ', 1))
-    with pytest.raises(ProodError, match=r"line 1 of .* is no certificate: a key stands there twice"):
+    with pytest.raises(Damaged):
         read(out)
 
 

@@ -7,6 +7,7 @@ from prood.models import load
 from prood.version import __version__
 
 
+@pytest.mark.slow
 def test_version_and_help(prood):
     assert prood("--version") == (0, f"prood {__version__}\n", "")
     code, out, _ = prood("--help")
@@ -16,6 +17,7 @@ def test_version_and_help(prood):
         assert "Usage" in prood(command, "--help")[1]
 
 
+@pytest.mark.slow
 def test_train_combine_and_info(prood, tiny, tmp_path):
     runs = {name: tmp_path / name for name in ("plain", "discriminator", "prood", "combined")}
     assert prood("train", "plain", "--recipe", tiny, "--run", runs["plain"])[0] == 0
@@ -47,6 +49,7 @@ def test_train_combine_and_info(prood, tiny, tmp_path):
     assert "no input whatsoever gets a confidence above" in out
 
 
+@pytest.mark.slow
 def test_evaluate_and_report(prood, tiny, tmp_path):
     for method in ("plain", "discriminator"):
         assert prood("train", method, "--recipe", tiny, "--run", tmp_path / method)[0] == 0

@@ -191,6 +191,7 @@ def test_bad_input_is_one_line_and_exit_code_2(prood, toys, words, said):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_help(prood):
     code, out, _ = prood("--help")
     assert code == 0

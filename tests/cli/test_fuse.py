@@ -65,6 +65,7 @@ def test_what_does_not_fit_is_one_line(prood, runs, tmp_path, monkeypatch, words
     assert not (tmp_path / "fused").exists()
 
 
+@pytest.mark.slow
 def test_fuse_writes_a_run_that_everything_takes(prood, runs, tmp_path):
     run = tmp_path / "fused"
     parts = (runs / "oe", runs / "discriminator", "--recipe", runs / "few.toml", "--run", run)
@@ -101,6 +102,7 @@ def test_fuse_writes_a_run_that_everything_takes(prood, runs, tmp_path):
     assert json.loads((run / "results.json").read_text())["evaluations"][0]["certificate"] == "best, float32"
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_classifier_of_a_joint_model_is_fused_anew(prood, runs, tmp_path):
     joint = ProoD(load(runs / "oe")[0], load(runs / "discriminator")[0], 3.0)
@@ -144,6 +146,7 @@ def test_combine_takes_a_prior(prood, runs, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["fuse", "combine"])
 def test_it_is_evaluated_by_the_method_of_the_discriminator(prood, runs, tmp_path, command):
     """A classifier's own, such as GOOD's, is for the classifier's certificate."""
@@ -173,6 +176,7 @@ def test_parts_for_other_images_are_not_combined(prood, runs, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_auc_that_cannot_be_kept_is_said(prood, tmp_path, runs):
     g, about = load(runs / "discriminator")
     with torch.no_grad():

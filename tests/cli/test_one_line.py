@@ -53,6 +53,7 @@ def bad(tmp_path, monkeypatch) -> list[str]:
     return ["no such\nthing", "-1e999", "nan", "junk.safetensors", "junk.toml", "folder", "junk.toml/below"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_bad_value_of_any_option_is_one_line(prood, bad, words):
     command = COMMANDS[words]

@@ -3,9 +3,12 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_the_pages_are_written_and_checked(prood, tmp_path):
     (tmp_path / "results").mkdir()
     docs = tmp_path / "docs"
@@ -28,6 +31,7 @@ def test_the_pages_are_written_and_checked(prood, tmp_path):
         assert page.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
 def test_the_folders_are_those_of_the_repository_unless_told_otherwise(prood, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, err = prood("results")
@@ -46,6 +50,7 @@ def test_the_pages_in_the_repository_are_what_its_files_say(prood):
     assert (code, err) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_missing_figure_is_named(prood, tmp_path):
     shutil.copytree(ROOT / "results", tmp_path / "results")
     shutil.copytree(ROOT / "docs" / "figures", tmp_path / "docs" / "figures")

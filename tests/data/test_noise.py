@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from prood.data import smooth_noise, uniform_noise
 from prood.data.noise import gaussian_filter
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 
 @pytest.mark.parametrize("make", [uniform_noise, smooth_noise])
@@ -46,6 +46,7 @@ def test_the_filter_agrees_with_scipy(height: int, width: int, sigma: float, see
     assert np.abs(ours - theirs).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_widths_are_spread_over_the_papers_range() -> None:
     """σ from the correlation of neighbours: it is exp(−1 / 4σ²) for white noise blurred by σ, away from the border.
 
@@ -62,22 +63,20 @@ def test_widths_are_spread_over_the_papers_range() -> None:
 
 @pytest.mark.parametrize("make", [uniform_noise, smooth_noise])
 def test_refuses_no_images_and_other_shapes(make) -> None:
-    with pytest.raises(ProodError, match="at least 1"):
+    with pytest.raises(BadValue):
         make(0, (1, 8, 8), 0)
     for shape in [(8, 8), (1, 0, 8), (2, 1, 8, 8)]:
-        with pytest.raises(ProodError, match=r"give \(C, H, W\)"):
+        with pytest.raises(BadValue):
             make(2, shape, 0)
 
 
 def test_a_single_pixel_has_no_range() -> None:
-    with pytest.raises(ProodError, match="single pixel"):
+    with pytest.raises(BadValue):
         smooth_noise(2, (1, 1, 1), 0)
     assert smooth_noise(2, (1, 1, 2), 0).images.flatten(1).sum(1).tolist() == [255, 255]
 
 
 @pytest.mark.parametrize("make", [uniform_noise, smooth_noise])
 def test_more_than_memory_holds_is_refused_at_once(make) -> None:
-    with pytest.raises(
-        ProodError, match="cannot keep 10,000,000,000 images of noise in memory: ask for at most 2,796,"
-    ):
+    with pytest.raises(BadValue, match=r"10,000,000,000.*2,796"):
         make(10**10, (3, 32, 32), 0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prood.data import Order, generator
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 2**40), st.integers(0, 3))
@@ -15,7 +15,7 @@ def test_an_epoch_shows_no_image_twice_and_drops_less_than_a_batch(
     count: int, batch: int, seed: int, epoch: int
 ) -> None:
     if batch > count:
-        with pytest.raises(ProodError, match="at most"):
+        with pytest.raises(BadValue):
             Order(count, batch, seed)
         return
     order = Order(count, batch, seed)
@@ -53,9 +53,9 @@ def test_every_image_is_read_equally_often_over_many_epochs() -> None:
 
 
 def test_refuses_empty_batches_and_negative_steps() -> None:
-    with pytest.raises(ProodError, match="at least 1"):
+    with pytest.raises(BadValue):
         Order(10, 0, seed=0)
-    with pytest.raises(ProodError, match="steps count from 0"):
+    with pytest.raises(BadValue):
         Order(10, 5, seed=0).rows(-1)
 
 
@@ -65,6 +65,7 @@ def test_generator_tells_its_parts_apart() -> None:
     assert len(draws) == len(keys)
 
 
+@pytest.mark.slow
 def test_generator_and_order_are_the_same_in_another_process() -> None:
     program = (
         "import torch; from prood.data import Order, generator;"

@@ -7,7 +7,7 @@ from PIL import Image
 
 from prood.data import ImageSet, noise_source, source, sources
 from prood.data.preview import preview, sheet
-from prood.errors import ProodError
+from prood.errors import ProodError, UnknownName, Unsupported
 
 # Every image is of one colour of its own.
 COLOURS = torch.arange(200, dtype=torch.uint8).reshape(200, 1, 1, 1).expand(200, 3, 2, 4).contiguous()
@@ -46,7 +46,7 @@ def test_big_images_stay_as_they_are_and_grey_ones_grey() -> None:
     picture = sheet(torch.zeros(16, 1, 400, 400, dtype=torch.uint8))
     assert picture.size == (4 * 402 + 2, 4 * 402 + 2)
     assert picture.mode == "L"
-    with pytest.raises(ProodError, match="4 channels"):
+    with pytest.raises(Unsupported):
         sheet(torch.zeros(1, 4, 2, 2, dtype=torch.uint8))
 
 
@@ -89,8 +89,8 @@ def test_what_cannot_be_written_is_refused(folder: Path) -> None:
     (folder / "folder.png").mkdir()
     (folder / "file").write_text("")
     for path in (folder / "folder.png", folder / "x.jpg", folder / "file" / "x.png"):
-        with pytest.raises(ProodError, match=f"cannot write the preview to {path}"):
+        with pytest.raises(ProodError, match=str(path)):
             preview("toys:test", path)
-    with pytest.raises(ProodError, match="needs a split"):
+    with pytest.raises(UnknownName):
         preview("toys")
     assert sorted(path.name for path in folder.iterdir()) == ["file", "folder.png"]

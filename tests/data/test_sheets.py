@@ -11,7 +11,7 @@ from PIL import Image, WebPImagePlugin
 from prood.data import ImageSet, find, load, names, noise_source, open_set, public_source, sources
 from prood.data.catalog import Public
 from prood.data.formats import mosaic
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, NotFound, ProodError, UnknownName
 
 TILES = np.random.default_rng(0).integers(1, 256, (130, 3, 32, 32), dtype=np.uint8)
 
@@ -75,9 +75,9 @@ def test_a_folder_of_sheets_is_a_set_of_the_users_own(folder: Path) -> None:
     # The usual rule for a name without a split.
     assert load("My_own-1", split="test").name == "My_own-1:test"
     assert same(open_set("My_own-1", split="test", like=read).load(), TILES[20:])
-    with pytest.raises(ProodError, match=r"^'My_own-1' needs a split: choose one of My_own-1:test, My_own-1:train$"):
+    with pytest.raises(UnknownName, match=r"'My_own-1'.*My_own-1:test.*My_own-1:train$"):
         load("My_own-1")
-    with pytest.raises(ProodError, match=r"^'My_own-1' has no split 'validation': choose one of My_own-1:test, "):
+    with pytest.raises(UnknownName, match=r"'My_own-1'.*'validation'.*My_own-1:test"):
         load("My_own-1:validation")
 
 
@@ -100,26 +100,26 @@ def test_a_public_set_is_read_from_its_sheets_under_its_own_name(folder: Path) -
 
 
 def test_a_public_set_without_its_files_says_what_there_is(folder: Path) -> None:
-    with pytest.raises(ProodError, match="'toys' is not here"):
+    with pytest.raises(NotFound, match="'toys'"):
         load("toys:train")
     write(folder / "toys", "test", TILES)
     write(folder / "toys", "more", TILES)
-    with pytest.raises(ProodError) as caught:
+    with pytest.raises(UnknownName) as caught:
         load("toys:train")
     assert str(caught.value).startswith(f"there is no file {folder}/toys/train.txt")
     assert str(caught.value).endswith("(of toys:more, toys:test there are sheets, of toys:train there are none)")
-    with pytest.raises(ProodError, match="'toys' has no split 'more': choose one of toys:train, toys:test"):
+    with pytest.raises(UnknownName, match=r"'toys'.*'more'"):
         load("toys:more")
     for file in (folder / "toys").iterdir():
         file.unlink()
-    with pytest.raises(ProodError, match=r"^there is no file .*/toys/train\.txt$"):
+    with pytest.raises(ProodError, match=r"/toys/train\.txt$"):
         load("toys:train")
 
 
 def test_other_sources_keep_their_names(folder: Path) -> None:
     write(folder / "fog", "test", TILES)
     assert find("fog").splits == ()
-    with pytest.raises(ProodError, match="has no splits"):
+    with pytest.raises(UnknownName):
         load("fog:test")
     assert [source.name for source in names()] == ["fog", "toys"]
 
@@ -139,10 +139,10 @@ def test_names_lists_what_the_data_folder_holds(folder: Path) -> None:
     assert listed["natural"].description == "your own, in the data folder"
     assert listed["natural"].folder == folder / "natural"
     assert listed["toys"].folder is None
-    with pytest.raises(ProodError, match="no image set 'naturel:train': did you mean 'natural'"):
+    with pytest.raises(UnknownName, match=r"'naturel:train'.*'natural'"):
         load("naturel:train")
     for name in ("empty", "file:train", ".hidden:train"):
-        with pytest.raises(ProodError, match=f"there is no image set '{name}'"):
+        with pytest.raises(UnknownName, match=f"'{name}'"):
             load(name)
 
 
@@ -155,10 +155,10 @@ def test_no_name_leads_out_of_the_data_folder(folder: Path, name: str) -> None:
     name = name.format(absolute=folder / "set")
     assert load("set:test").name == "set:test"
     for full in (name, f"{name}:test"):
-        with pytest.raises(ProodError, match="there is no image set"):
+        with pytest.raises(UnknownName):
             load(full)
     for split in ("../outside/test", "../set/test", "", "test-00", "test\n"):
-        with pytest.raises(ProodError, match="'set' has no split"):
+        with pytest.raises(UnknownName, match="'set'"):
             load(f"set:{split}")
 
 
@@ -195,14 +195,14 @@ def test_sets_are_kept_until_a_file_changes(folder: Path, monkeypatch: pytest.Mo
 def test_missing_and_damaged_sheets_are_named(folder: Path) -> None:
     write(folder / "mine", "test", TILES[:10])
     (folder / "mine" / "test-00.webp").rename(folder / "mine" / "test-01.webp")
-    with pytest.raises(ProodError, match=r"there is no .*/mine/test-00\.webp, but later sheets are there"):
+    with pytest.raises(NotFound, match=r"/mine/test-00\.webp"):
         load("mine:test")
     (folder / "mine" / "test-00.webp").write_bytes(b"x")
-    with pytest.raises(ProodError, match=r"cannot read the sheet .*/mine/test-00\.webp"):
+    with pytest.raises(Damaged, match=r"/mine/test-00\.webp"):
         load("mine")
     (folder / "mine" / "test-00.webp").unlink()
     (folder / "mine" / "test-00.webp").symlink_to("nowhere")
-    with pytest.raises(ProodError, match=r"cannot look at the sheets of .*/mine/test"):
+    with pytest.raises(NoAccess, match="/mine/test"):
         load("mine")
 
 
@@ -211,5 +211,5 @@ def test_counting_needs_no_decoding(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(WebPImagePlugin.WebPImageFile, "load", lambda *_: pytest.fail("it was decoded"))
     assert mosaic.about_count(folder / "mine" / "test") == 200
     (folder / "mine" / "test-00.webp").write_bytes(b"x")
-    with pytest.raises(ProodError, match="cannot read the sheet"):
+    with pytest.raises(Damaged):
         mosaic.about_count(folder / "mine" / "test")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prood.data import ImageSet, file_source, load, names, noise_source, source, sources
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName
 
 
 def tiny(name: str = "tiny") -> ImageSet:
@@ -71,7 +71,7 @@ def test_a_single_split_may_be_left_out(registry: dict) -> None:
     source("one", description="one", splits=("test",))(tiny)
     source("two", description="two", splits=("train", "test"))(tiny)
     assert load("one").name == load("one:test").name == "test"
-    with pytest.raises(ProodError, match="'two' needs a split: choose one of two:train, two:test"):
+    with pytest.raises(UnknownName, match="'two'"):
         load("two")
 
 
@@ -84,14 +84,14 @@ def test_noise_gets_count_shape_and_seed(registry: dict) -> None:
     assert load("grey", shape=tiny().shape, count=5, seed=9).images.equal(made.images)
     assert made.images.shape == (5, 1, 3, 4)
     assert made.images.unique().tolist() == [9]
-    with pytest.raises(ProodError, match="like="):
+    with pytest.raises(BadValue, match="like="):
         load("grey")
-    with pytest.raises(ProodError, match="has no splits: write 'grey'"):
+    with pytest.raises(UnknownName, match="'grey'"):
         load("grey:test", like=tiny())
 
 
 def test_no_name_is_not_the_folder_that_one_is_in() -> None:
-    with pytest.raises(ProodError, match="there is no image set without a name"):
+    with pytest.raises(UnknownName):
         load("")
 
 
@@ -107,18 +107,18 @@ def test_a_file_source_gets_the_path_even_with_colons_and_is_read_anew(registry:
     load("raw:~/x")
     assert paths == [Path("a:b/c.raw"), Path("a:b/c.raw"), Path.home() / "x"]
     for name in ("raw", "raw:"):
-        with pytest.raises(ProodError, match="write 'raw:PATH'"):
+        with pytest.raises(BadValue, match="'raw:PATH'"):
             load(name)
 
 
 def test_an_unknown_name_or_split_lists_what_exists() -> None:
-    with pytest.raises(ProodError, match="no image set 'dogz:train': 'prood data list' shows"):
+    with pytest.raises(UnknownName, match="'dogz:train'"):
         load("dogz:train")
-    with pytest.raises(ProodError, match="no image set 'digit:train': did you mean 'digits'"):
+    with pytest.raises(UnknownName, match=r"'digit:train'.*'digits'"):
         load("digit:train")
-    with pytest.raises(ProodError, match="no split 'tset': choose one of digits:train, digits:validation"):
+    with pytest.raises(UnknownName, match="'tset'"):
         load("digits:tset")
-    with pytest.raises(ProodError, match="'faces' has no split ''"):
+    with pytest.raises(UnknownName, match=r"'faces'.*''"):
         load("faces:")
 
 
@@ -130,11 +130,12 @@ def test_a_name_is_given_once_and_has_no_colon(registry: dict, name: str) -> Non
         file_source(name, description=""),
         noise_source(name, description=""),
     ):
-        with pytest.raises(ProodError, match="cannot register"):
+        with pytest.raises(BadValue):
             register(tiny)
     assert list(registry) == ["taken"]
 
 
+@pytest.mark.slow
 def test_another_process_loads_the_same_bytes_and_imports_no_optional_package() -> None:
     program = """
 import sys, torch

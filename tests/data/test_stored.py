@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prood.data import ImageSet, StoredSet
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch, ProodError
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def test_it_divides_as_it_would_in_memory(count: int) -> None:
         assert ours.name == other.name
     rest, held = stored().select([8, 6, 4, 2]).divided(2, seed=0)
     assert sorted(numbers(rest.load().images) + numbers(held.load().images)) == [2, 4, 6, 8]
-    with pytest.raises(ProodError, match="cannot hold back 10: choose 1 to 9"):
+    with pytest.raises(BadValue, match="10"):
         stored().divided(10, seed=0)
 
 
@@ -97,14 +97,14 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
     damaged = stored(broken=7)
     assert len(damaged.select([1, 7]).subset(1, 0)) == 1
     assert numbers(damaged.take([6, 8])) == [6, 8]
-    with pytest.raises(ProodError, match=r"cannot read the image 7\.png"):
+    with pytest.raises(ProodError, match=r"7\.png"):
         damaged.take([6, 7])
-    with pytest.raises(ProodError, match=r"cannot read the image 7\.png"):
+    with pytest.raises(ProodError, match=r"7\.png"):
         damaged.load()
 
 
 def test_an_image_of_another_size_is_refused_by_its_row() -> None:
-    with pytest.raises(ProodError, match=r"'mine' has an image of shape \(1, 5, 5\) \(row 4\): the others have \(1, 2"):
+    with pytest.raises(Mismatch, match="'mine'"):
         stored(odd=4).select([5, 4]).load()
 
 
@@ -129,14 +129,14 @@ def test_it_survives_pickling() -> None:
 
 @pytest.mark.parametrize("rows", [[10], [-1], [True, False], [0.5], [[1]]])
 def test_it_refuses_rows_that_it_does_not_have(rows: list) -> None:
-    with pytest.raises(ProodError, match="the image set 'mine'"):
+    with pytest.raises(BadValue, match="'mine'"):
         stored().take(rows)
 
 
 def test_it_refuses_wrong_labels_and_no_images() -> None:
-    with pytest.raises(ProodError, match="has no images"):
+    with pytest.raises(BadValue):
         StoredSet("mine", Numbered(0), (1, 2, 3))
-    with pytest.raises(ProodError, match="give one label an image"):
+    with pytest.raises(BadValue):
         StoredSet("mine", Numbered(3), (1, 2, 3), torch.zeros(2, dtype=torch.int64))
-    with pytest.raises(ProodError, match="at least 1"):
+    with pytest.raises(BadValue):
         stored().subset(0, 0)

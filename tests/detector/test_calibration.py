@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from prood import ProodError
 from prood.detector import needed, order_statistic
 from prood.detector.calibration import calibrated
+from prood.errors import BadValue
 
 PAIRS = [(0.95, 0.95), (0.5, 0.9), (0.9, 0.5), (0.99, 0.8), (0.8, 0.999), (0.3, 0.4)]
 
@@ -33,7 +33,7 @@ def test_k_is_the_largest_that_exact_arithmetic_allows(tpr, confidence):
         if allowed:
             assert order_statistic(n, tpr=tpr, confidence=confidence) == max(allowed)
         else:
-            with pytest.raises(ProodError, match=f"at least {needed(tpr, confidence)}"):
+            with pytest.raises(BadValue, match=str(needed(tpr, confidence))):
                 order_statistic(n, tpr=tpr, confidence=confidence)
 
 
@@ -54,7 +54,7 @@ def test_known_sample_sizes():
     # Wilks: 59 observations for 95%/95% and 93 for the second smallest; 22 for 90%/90%.
     assert (needed(0.95, 0.95), needed(0.9, 0.9), needed(0.5, 0.5)) == (59, 22, 1)
     assert [order_statistic(n, tpr=0.95, confidence=0.95) for n in (59, 92, 93)] == [1, 1, 2]
-    with pytest.raises(ProodError, match=r"58 images are too few .* at least 59"):
+    with pytest.raises(BadValue, match=r"58.*59"):
         order_statistic(58, tpr=0.95, confidence=0.95)
 
 
@@ -63,7 +63,7 @@ def test_known_sample_sizes():
 def test_as_many_as_needed_are_enough_and_one_less_is_not(tpr, confidence):
     n = needed(tpr, confidence)
     assert order_statistic(n, tpr=tpr, confidence=confidence) >= 1
-    with pytest.raises(ProodError, match="too few"):
+    with pytest.raises(BadValue):
         order_statistic(n - 1, tpr=tpr, confidence=confidence)
 
 
@@ -81,9 +81,9 @@ def test_more_images_allow_a_higher_k_and_higher_demands_a_lower_one():
 
 @pytest.mark.parametrize("wrong", [0.0, 1.0, -0.1, 1.5, math.nan, math.inf])
 def test_probabilities_lie_between_zero_and_one(wrong):
-    with pytest.raises(ProodError, match="tpr is a probability"):
+    with pytest.raises(BadValue):
         order_statistic(100, tpr=wrong, confidence=0.95)
-    with pytest.raises(ProodError, match="confidence is a probability"):
+    with pytest.raises(BadValue):
         order_statistic(100, tpr=0.95, confidence=wrong)
 
 
@@ -170,5 +170,5 @@ def test_rejected_images_have_small_p_values():
 
 
 def test_scores_that_are_nan_are_refused():
-    with pytest.raises(ProodError, match="score is NaN"):
+    with pytest.raises(BadValue, match="NaN"):
         calibrated(np.array([0.1, math.nan]), np.array([0.5, math.nan]), tpr=0.5, confidence=0.5)

@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 import prood
-from prood import ProodError
 from prood.bounds import Normalise
 from prood.detector import Detector
+from prood.errors import BadValue, Diverged, Mismatch, UnknownName
 from prood.models import Discriminator, Metadata, ProoD, discriminator, small
 
 
@@ -23,6 +23,7 @@ def test_it_is_at_the_top_level():
     assert prood.Detector is Detector
 
 
+@pytest.mark.slow
 def test_a_prediction_says_what_the_model_says(model, images):
     found = Detector(model, threshold=0.3).predict(images)
     assert len(found) == 7
@@ -75,6 +76,7 @@ def test_a_classifier_and_a_discriminator_make_a_joint_model(model, images):
     assert Detector(model.classifier, model.discriminator).model.shift == 0
 
 
+@pytest.mark.slow
 def test_accepted_is_confidence_at_least_threshold(model, images):
     free = Detector(model).predict(images)
     for threshold in [*free.confidence, 0.0, 1 / 8, 1.0]:
@@ -151,7 +153,7 @@ def test_p_values_of_held_out_digits_are_super_uniform(detector, digits):
 def test_without_a_threshold_there_is_no_verdict(detector, images):
     found, proof = detector.predict(images), detector.certify(images, 0.1)
     for ask in (lambda: found.accepted, lambda: proof.rejected, lambda: proof.radius):
-        with pytest.raises(ProodError, match="no rejection threshold: call calibrate"):
+        with pytest.raises(BadValue):
             ask()
     assert found[0].accepted is None
     assert (proof[0].rejected, proof[0].radius) == (None, None)
@@ -165,6 +167,7 @@ def tiny() -> ProoD:
     return ProoD(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4)), g, 1.5).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("norm", "method", "eps", "largest"),
     [("linf", "best", 0.02, 1.0), ("linf", "ibp", 0.002, 1.0), ("l2", "best", 0.1, 8.0), ("l1", "best", 0.3, 64.0)],
@@ -267,7 +270,7 @@ def test_the_model_is_put_into_eval_mode(model, images):
 
 @pytest.mark.parametrize("eps", [-0.1, math.nan, math.inf, "x", [0.1, 0.2], None, torch.tensor([0.1, 0.2])])
 def test_a_radius_is_one_finite_number(detector, images, eps):
-    with pytest.raises(ProodError, match="eps is"):
+    with pytest.raises(BadValue):
         detector.certify(images, eps)
 
 
@@ -279,32 +282,32 @@ def test_other_real_numbers_are_radii(detector, images):
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, math.nan, math.inf])
 def test_a_threshold_is_a_confidence(model, threshold):
-    with pytest.raises(ProodError, match="a threshold is a confidence"):
+    with pytest.raises(BadValue):
         Detector(model, threshold=threshold)
     detector = Detector(model)
-    with pytest.raises(ProodError, match="a threshold is a confidence"):
+    with pytest.raises(BadValue):
         detector.threshold = threshold
 
 
 def test_what_is_no_detector(model, images):
     f, g = model.classifier, model.discriminator
-    with pytest.raises(ProodError, match="needs a discriminator beside it"):
+    with pytest.raises(BadValue):
         Detector(f)
-    with pytest.raises(ProodError, match="has its discriminator and its shift"):
+    with pytest.raises(BadValue):
         Detector(model, g)
-    with pytest.raises(ProodError, match="has its discriminator and its shift"):
+    with pytest.raises(BadValue):
         Detector(model, shift=1.0)
-    with pytest.raises(ProodError, match=r"prood.load\(…\)"):
+    with pytest.raises(BadValue, match=r"prood.load\(…\)"):
         Detector("runs/prood")  # type: ignore[arg-type]
-    with pytest.raises(ProodError, match=r"prood.Discriminator as its second part"):
+    with pytest.raises(BadValue, match=r"prood.Discriminator"):
         Detector(f, f)
-    with pytest.raises(ProodError, match="there are 3 names of classes, and the classifier has 8"):
+    with pytest.raises(Mismatch):
         Detector(model, classes=["a", "b", "c"])
-    with pytest.raises(ProodError, match="no device 'nonsense'"):
+    with pytest.raises(UnknownName, match="'nonsense'"):
         Detector(model, device="nonsense")
-    with pytest.raises(ProodError, match=r"does not take images of shape \(1, 6, 6\)"):
+    with pytest.raises(Mismatch):
         Detector(model, image=(1, 6, 6))
-    with pytest.raises(ProodError, match="has the shape"):
+    with pytest.raises(BadValue):
         Detector(model, image=(28, 28))
 
 
@@ -314,7 +317,7 @@ def test_a_discriminator_of_ones_own(model, images):
             Normalise([0.5], [0.25]), *list(model.discriminator.network[0])[1:], *model.discriminator.tail
         )
     )
-    with pytest.raises(ProodError, match=r"give image=\(channels, height, width\)"):
+    with pytest.raises(BadValue, match=r"image=\(channels"):
         Detector(model.classifier, own)
     detector = Detector(model.classifier, own, shift=1.5, image=(1, 28, 28))
     np.testing.assert_allclose(detector.predict(images).score, Detector(model).predict(images).score, rtol=1e-5)
@@ -326,16 +329,16 @@ def test_a_model_that_returns_nan_is_refused(images):
     with torch.no_grad():
         next(f.parameters()).fill_(math.nan)
     for use in (detector.predict, detector.calibrate):
-        with pytest.raises(ProodError, match="confidence is NaN"):
+        with pytest.raises(Diverged, match="NaN"):
             use(images)
 
 
 def test_too_few_images_leave_the_threshold_as_it_was(model, digits):
     detector = Detector(model, threshold=0.3)
-    with pytest.raises(ProodError, match=r"58 images are too few .* at least 59"):
+    with pytest.raises(BadValue, match=r"58.*59"):
         detector.calibrate(digits[:58])
     assert (detector.threshold, detector.calibration) == (0.3, None)
-    with pytest.raises(ProodError, match="0 images are too few"):
+    with pytest.raises(BadValue):
         detector.calibrate([])
 
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import prood
-from prood import ProodError
 from prood.detector import Detector
-from prood.errors import Unsupported
+from prood.errors import AlreadyThere, Damaged, Mismatch, NotFound, ProodError, Unsupported
 from prood.models import save
 
 
@@ -42,11 +41,11 @@ def test_without_a_calibration_there_is_only_the_model(model, tmp_path):
 def test_nothing_is_written_over(detector, tmp_path):
     save(detector.model, tmp_path / "run" / "model.safetensors", seed=3)
     before = (tmp_path / "run" / "model.safetensors").read_bytes()
-    with pytest.raises(ProodError, match="save the detector in a new folder"):
+    with pytest.raises(AlreadyThere):
         detector.save(tmp_path / "run")
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
     (tmp_path / "file").touch()
-    with pytest.raises(ProodError, match="save the detector in a new folder"):
+    with pytest.raises(AlreadyThere):
         detector.save(tmp_path / "file")
 
 
@@ -70,7 +69,7 @@ def test_a_calibration_that_does_not_belong_there_is_refused(detector, digits, t
     with pytest.raises(ProodError, match=said):
         Detector.load(tmp_path)
     file.write_text("{")
-    with pytest.raises(ProodError, match="calibrate the detector again"):
+    with pytest.raises(Damaged):
         Detector.load(tmp_path)
 
 
@@ -81,7 +80,7 @@ def test_scores_out_of_order_are_refused(detector, digits, tmp_path):
     facts = json.loads(file.read_text())
     facts["scores"][-2:] = facts["scores"][:-3:-1]
     file.write_text(json.dumps(facts))
-    with pytest.raises(ProodError, match="not a calibration"):
+    with pytest.raises(Damaged):
         Detector.load(tmp_path)
 
 
@@ -91,12 +90,12 @@ def test_weights_that_were_trained_on_are_refused(detector, digits, tmp_path):
     with torch.no_grad():
         detector.model.shift.add_(1)
     save(detector.model, tmp_path / "model.safetensors")
-    with pytest.raises(ProodError, match="other weights than the model beside it"):
+    with pytest.raises(Mismatch):
         Detector.load(tmp_path)
 
 
 def test_there_must_be_a_joint_model(model, tmp_path):
-    with pytest.raises(ProodError, match="there is no model"):
+    with pytest.raises(NotFound):
         Detector.load(tmp_path / "nothing")
     save(model.classifier, tmp_path / "plain.safetensors")
     with pytest.raises(Unsupported):

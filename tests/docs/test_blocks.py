@@ -92,6 +92,7 @@ def test_the_reader_of_pages_sees_every_block_and_what_is_wrong_with_it() -> Non
     assert sum(block.language == "python" for block in PARTS["docs/tutorial.md"]) >= 10
 
 
+@pytest.mark.slow
 def test_a_block_that_fails_is_seen(runner: Callable[[Block], None], place: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         runner(parsed("page.md", PAGE)[0])
@@ -103,6 +104,7 @@ def test_a_block_that_fails_is_seen(runner: Callable[[Block], None], place: Path
         runner(Block("page.md", 1, "bash", "curl localhost:8000/v1/nothing\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if any(block.runs and block.language in ("python", "bash") for block in PARTS[page])],
@@ -126,6 +128,7 @@ def test_what_must_hold_afterwards_is_about_pages_that_are_there() -> None:
     assert set(AFTERWARDS) <= set(PAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", SHOWN)
 def test_a_command_that_takes_long_or_a_network_or_a_gpu_is_parsed_only(words: list[str]) -> None:
     if (recipe := option(words, "--recipe")) and recipe.endswith(".toml"):

@@ -146,6 +146,7 @@ def test_what_the_figures_show_was_measured_in_the_right_order() -> None:
     assert all(seen <= most + 1e-3 for seen, most in zip(scores["outside"], scores["certified"], strict=True))
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'prood[docs]'")
     pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed: pip install 'prood[docs]'")

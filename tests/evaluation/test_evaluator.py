@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import prood
-from prood import ProodError, evaluate
+from prood import evaluate
 from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
+from prood.errors import Mismatch, ProodError
 from prood.evaluation import EvaluateOptions, Evaluation, Results, Scores, auc, bootstrap, fpr, read_results
 from prood.evaluation.bench import Bench
 from prood.models import Confidence, Curve, Discriminator, Fusion, ProoD, Score, score_of
@@ -103,6 +104,7 @@ def test_bounds_of_anything_else_are_not_taken_over(f, g, inside, outside, chang
     np.testing.assert_array_equal(whole.scores.certified, reused.scores.certified)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", ["auc", "bound", "never"])
 def test_clean_attacked_and_certified_are_in_order_for_every_image(f, g, inside, outside, stop):
     for model in (f, g, ProoD(f, g, 2.0)):
@@ -119,6 +121,7 @@ def test_clean_attacked_and_certified_are_in_order_for_every_image(f, g, inside,
             assert (result.gauc, result.gfpr95) == (0, 1) or model is not f
 
 
+@pytest.mark.slow
 def test_stopping_by_auc_changes_no_metric_and_saves_passes(f, g, inside, outside):
     saved = 0
     for model in (f, g, ProoD(f, g, 1.0)):
@@ -133,6 +136,7 @@ def test_stopping_by_auc_changes_no_metric_and_saves_passes(f, g, inside, outsid
     assert saved > 0
 
 
+@pytest.mark.slow
 def test_batches_do_not_change_the_result(f, g, inside, outside):
     options = {"inside": inside, "outside": outside, "eps": 0.02, "attacks": QUICK, "stop": "never"}
     whole, pieces = (evaluate(ProoD(f, g, 1.0), batch=batch, **options) for batch in (100, 7))
@@ -203,6 +207,7 @@ def test_any_score_can_be_evaluated(f, inside, outside):
     np.testing.assert_allclose(result.scores.attacked, result.scores.certified, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_interrupted_evaluation_continues_where_it_stopped(f, g, inside, outside, tmp_path):
     calls = []
 
@@ -274,6 +279,7 @@ evaluate(model, inside=inside, outside=noise, eps=[0.1, 0.2], folder=sys.argv[2]
 """
 
 
+@pytest.mark.slow
 def test_a_kill_loses_the_evaluation_under_way_and_no_other(tmp_path):
     words = [sys.executable, "-c", KILLED, str(Path(prood.__file__).parent.parent), str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
@@ -375,7 +381,7 @@ def test_bad_input_is_said_before_anything_is_computed(f, inside, outside, chang
 
 def test_labels_that_the_model_does_not_have_are_refused_before_anything_is_made(f, inside, outside, tmp_path):
     more = ImageSet("more", inside.images, inside.labels + 1)
-    with pytest.raises(ProodError, match="'more' has the label 4, but the model has 4 classes"):
+    with pytest.raises(Mismatch, match="'more'"):
         evaluate(f, inside=more, outside=outside, eps=0.1, folder=tmp_path)
     assert read_results(tmp_path) is None
 

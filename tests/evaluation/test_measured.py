@@ -1,6 +1,7 @@
 """What is measured of a run besides its evaluations."""
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from prood.data import uniform_noise
@@ -10,6 +11,7 @@ from prood.evaluation.measured import measured
 from prood.models import save
 
 
+@pytest.mark.slow
 def test_what_is_far_away_does_not_depend_on_where_the_images_lie_or_how_many_were_attacked(f, inside, tmp_path):
     np.savez(tmp_path / "in.npz", images=inside.images[:, 0].numpy(), labels=inside.labels.numpy())
     pictures = uniform_noise(TRAJECTORIES + 20, inside.shape, seed=5).images[:, 0].numpy()

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import prood.evaluation.metrics as metrics
-from prood import ProodError
-from prood.errors import BadValue
+from prood.errors import BadValue, ProodError, UnknownName
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
 
 METRICS = [auc, fpr, auc_ties_half, fpr_out_positive]
@@ -76,6 +75,7 @@ def sklearn_values(inside, outside, tpr):
     return expected, (false, true)
 
 
+@pytest.mark.slow
 @given(finite, finite, rates)
 def test_scikit_learn_agrees_where_there_are_ties_and_huge_ranges(inside, outside, tpr):
     expected, curve = sklearn_values(inside, outside, tpr)
@@ -220,6 +220,7 @@ def test_the_seed_alone_decides():
     assert bootstrap("auc", inside, outside, seed=4) != first
 
 
+@pytest.mark.slow
 @given(scores, st.data())
 def test_intervals_of_the_same_images_are_ordered(inside, data):
     clean = data.draw(scores)
@@ -238,6 +239,7 @@ def test_the_same_images_are_drawn_whatever_their_scores():
     assert turned == pytest.approx((1 - high, 1 - low), abs=1e-12)
 
 
+@pytest.mark.slow
 @given(scores, scores)
 def test_a_higher_level_has_a_wider_interval(inside, outside):
     for name in ("auc", "fpr"):
@@ -262,12 +264,12 @@ def test_most_intervals_hold_the_true_value(name, truth):
 
 @pytest.mark.parametrize("options", [{"resamples": 0}, {"level": 0.0}, {"level": 1.0}, {"level": 95}])
 def test_impossible_options_of_the_bootstrap(options):
-    with pytest.raises(ProodError, match="level < 1"):
+    with pytest.raises(BadValue):
         bootstrap("auc", torch.ones(1), torch.ones(1), **options)
 
 
 def test_an_unknown_metric_is_an_error_that_names_the_known():
-    with pytest.raises(ProodError, match="auc, fpr"):
+    with pytest.raises(UnknownName):
         bootstrap("aupr", torch.ones(1), torch.ones(1))
 
 
@@ -278,5 +280,5 @@ def test_intervals_of_several_kinds_of_scores_are_those_of_each():
     for metric in ("auc", "fpr"):
         for name, values in kinds.items():
             assert together[metric][name] == bootstrap(metric, inside, values, resamples=50, level=0.8, seed=5)
-    with pytest.raises(ProodError, match="the same out-distribution images"):
+    with pytest.raises(BadValue):
         metrics.intervals(inside, {"clean": clean, "other": clean[1:]})

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import prood
-from prood import ProodError
-from prood.errors import Damaged, Unsupported
+from prood.errors import Damaged, ProodError, Unsupported
 from prood.evaluation import Evaluation, Results, Scores, read_results
 from prood.evaluation.results import append, settle
 
@@ -97,7 +96,7 @@ def test_values_of_another_kind_are_damage(tmp_path, change):
     content = json.loads(file.read_text())
     content["evaluations"][0] |= change
     file.write_text(json.dumps(content))
-    with pytest.raises(ProodError, match="is damaged or of another format"):
+    with pytest.raises(Damaged):
         read_results(tmp_path)
 
 
@@ -110,7 +109,7 @@ def test_broken_scores_are_one_clear_error_when_they_are_asked_for(tmp_path):
         file.write_bytes(broken)
         (kept,) = read_results(tmp_path)
         assert kept == ONE
-        with pytest.raises(Damaged, match=r"cannot be read .*: evaluate again"):
+        with pytest.raises(Damaged):
             _ = kept.scores.clean
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prood import ProodError, pretrained
+from prood import pretrained
 from prood.data import load, open_set
+from prood.errors import BadValue, Damaged, NotFound, ProodError
 from prood.evaluation import Evaluation, Results, evaluate_run, gather, parse_radii, read_results
 from prood.evaluation.runs import counterpart
 from prood.models import Discriminator, ProoD, save, small
@@ -139,7 +140,7 @@ def test_of_a_set_on_disk_only_what_is_needed_is_read(tmp_path):
     assert 6 not in chosen  # with this seed
     (one,) = evaluate_run(tmp_path / "run", outside=[name], eps=[0.1], limit=2, seed=0, attacks=None, device="cpu")
     assert one.images == 2
-    with pytest.raises(ProodError, match=r"6\.png"):
+    with pytest.raises(Damaged, match=r"6\.png"):
         evaluate_run(tmp_path / "run", outside=[name], eps=[0.1], limit=0, attacks=None, device="cpu")
 
 
@@ -162,10 +163,11 @@ def test_what_is_missing_is_said(f, tmp_path, facts, options, said):
 
 def test_results_go_into_a_folder(f, tmp_path):
     save(f, tmp_path / "model.safetensors")
-    with pytest.raises(ProodError, match=r"model\.safetensors is neither the folder of a run"):
+    with pytest.raises(NotFound, match=r"model\.safetensors"):
         evaluate_run(tmp_path / "model.safetensors", outside=["uniform"])
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_finds(run):
     names = {"inside": f"npz:{run.parent}/in.npz", "outside": [f"npz:{run.parent}/out.npz"]}
     (alone,) = evaluate_run(run, **names, eps=[0.05], device="cpu", stop="never")
@@ -216,14 +218,14 @@ def test_gather_reads_runs_and_folders_of_runs_and_tells_equal_names_apart(tmp_p
     assert [found.model for found in gather([tmp_path / "a"])] == ["all"]
     (tmp_path / "empty").mkdir()
     assert [found.model for found in gather([tmp_path / "empty", tmp_path / "a"])] == ["all"]
-    with pytest.raises(ProodError, match=r"nothing was evaluated yet: make results with 'prood evaluate .*empty --out"):
+    with pytest.raises(NotFound, match="--out"):
         gather([tmp_path / "empty"])
-    with pytest.raises(ProodError, match=r"there is no folder .*absent"):
+    with pytest.raises(NotFound):
         gather([tmp_path / "a", tmp_path / "absent"])
 
 
 def test_radii_are_numbers_or_fractions():
     assert parse_radii("0.01,8/255, 1") == [0.01, 8 / 255, 1.0]
     for wrong in ("", "a", "1/0", "1/2/3", "0.1,,0.2", "inf", "1e400", "nan"):
-        with pytest.raises(ProodError, match="is no radius: write numbers such as"):
+        with pytest.raises(BadValue):
             parse_radii(wrong)

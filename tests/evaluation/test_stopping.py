@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prood import ProodError
+from prood.errors import UnknownName
 from prood.evaluation.metrics import auc, fpr
 from prood.evaluation.stopping import goals
 
@@ -26,5 +26,5 @@ def test_the_other_rules():
     bound, inside = torch.tensor([1.0, torch.inf]), torch.tensor([0.5])
     assert goals("bound", bound, inside, tolerance=0.25).tolist() == [0.75, torch.inf]
     assert goals("never", bound, inside).tolist() == [torch.inf, torch.inf]
-    with pytest.raises(ProodError, match="no stopping rule 'x'"):
+    with pytest.raises(UnknownName, match="'x'"):
         goals("x", bound, inside)

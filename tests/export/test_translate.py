@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.export.shapes import TABLE
 from prood.export.translate import trace, translate
 
@@ -98,6 +98,7 @@ def written(function) -> bytes:
     return model.SerializeToString()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_operator_means_the_same(name):
     import onnxruntime
@@ -119,6 +120,7 @@ def test_an_operator_means_the_same(name):
         np.testing.assert_allclose(got, expected.numpy(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_every_operator_of_the_table_is_among_them():
     used = {str(node.target) for f in FUNCTIONS.values() for node in trace(Function(f), *batch(3)).graph.nodes}
     assert set(TABLE) - used <= {"aten.alias.default", "aten.to.device"}
@@ -143,5 +145,5 @@ def test_every_operator_of_the_table_is_among_them():
     ],
 )
 def test_what_cannot_be_translated_is_refused(function, said):
-    with pytest.raises(ProodError, match=said):
+    with pytest.raises(Unsupported, match=said):
         written(function)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.detector import Detector
-from prood.errors import ProodError
+from prood.errors import MissingPackage, ProodError, Refuted, Unsupported
 from prood.export import check, export, write
 from prood.export.classifier import classifier_model
 from prood.models import ProoD, open_classifier
@@ -29,6 +29,7 @@ class Branching(nn.Module):
         return x.flatten(1)[:, :3] if x.sum() > 0 else x.flatten(1)[:, 1:4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("classifier", "said"),
     [
@@ -37,11 +38,12 @@ class Branching(nn.Module):
     ],
 )
 def test_a_classifier_that_cannot_be_exported(classifier: nn.Module, said: str) -> None:
-    with pytest.raises(ProodError, match=said) as caught:
+    with pytest.raises(Unsupported, match=said) as caught:
         classifier_model(classifier, torch.zeros(2, 1, 4, 4), 20)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -62,7 +64,7 @@ def test_wrapped_classifiers(kind: str, said: str | None, tmp_path: Path) -> Non
     if said is None:
         assert export(joint, tmp_path / "joint.onnx").images == 5
     else:
-        with pytest.raises(ProodError, match=said) as caught:
+        with pytest.raises(Unsupported, match=said) as caught:
             export(joint, tmp_path / "joint.onnx")
         assert "\n" not in str(caught.value)
         assert not (tmp_path / "joint.onnx").exists()
@@ -85,6 +87,7 @@ def program(kind: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_residual_network(capfd) -> None:
     import onnxruntime
 
@@ -120,10 +123,11 @@ def test_wrong_requests(name: str, options: dict, said: str, tmp_path: Path) -> 
 
 def test_packages_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_PACKAGES", ("onnx", "no_such_package"))
-    with pytest.raises(ProodError, match="export needs no_such_package: pip install 'prood\\[export\\]'"):
+    with pytest.raises(MissingPackage, match=r"no_such_package.*'prood\[export\]'"):
         export(digits_model(), tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_a_file_that_fails_its_check_gets_no_name(
     detector: Detector, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +136,7 @@ def test_a_file_that_fails_its_check_gets_no_name(
 
     monkeypatch.setattr(write, "build", lambda *_: onnx.load(file))
     other = Detector(digits_model(seed=1))
-    with pytest.raises(ProodError, match="ONNX Runtime"):
+    with pytest.raises(Refuted, match="ONNX"):
         export(other, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
     assert export(detector, tmp_path / "model.onnx").images == 5
@@ -140,6 +144,7 @@ def test_a_file_that_fails_its_check_gets_no_name(
     export(detector, tmp_path / "model.onnx", overwrite=True)
 
 
+@pytest.mark.slow
 def test_the_check_finds_a_bound_that_is_too_low(detector: Detector, file: Path) -> None:
     sure = copy.deepcopy(detector.model).requires_grad_(False)
     sure.classifier[-1].weight.mul_(1000)
@@ -147,29 +152,31 @@ def test_the_check_finds_a_bound_that_is_too_low(detector: Detector, file: Path)
     higher = Detector(ProoD(sure.classifier, sure.discriminator, shift=9.0))
     images = torch.rand(3, 1, 28, 28)
     assert check(file, detector, images).upper_bound < 1e-6
-    with pytest.raises(ProodError, match=r"the exported bound is wrong: a confidence is .* above it"):
+    with pytest.raises(Refuted):
         check(file, higher, images)
 
 
+@pytest.mark.slow
 def test_the_check_finds_another_class(detector: Detector, file: Path) -> None:
     model = detector.model
     torch.manual_seed(0)
     head = nn.Sequential(*model.classifier, nn.Linear(8, 8, bias=False)).requires_grad_(False)
     head[-1].weight.copy_(torch.eye(8).roll(1, 0))
-    with pytest.raises(ProodError, match="another class than torch"):
+    with pytest.raises(Refuted):
         check(file, Detector(ProoD(head, model.discriminator, shift=1.5)), torch.rand(20, 1, 28, 28))
 
 
+@pytest.mark.slow
 def test_the_check_finds_values_that_are_off(detector: Detector, file: Path) -> None:
     model = detector.model
     lower = Detector(ProoD(model.classifier, model.discriminator, shift=1.0))
-    with pytest.raises(ProodError, match=r"disagree in probabilities by .*, p_in by .*, upper_bound by"):
+    with pytest.raises(Refuted, match=r"p_in.*upper_bound"):
         check(file, lower, torch.rand(3, 1, 28, 28))
 
 
 def test_a_file_that_is_none(tmp_path: Path, detector: Detector) -> None:
     (tmp_path / "model.onnx").write_bytes(b"nothing")
-    with pytest.raises(ProodError, match=r"ONNX Runtime cannot load model\.onnx"):
+    with pytest.raises(Unsupported, match=r"ONNX.*model\.onnx"):
         check(tmp_path / "model.onnx", detector)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.methods import Batch, Step
 from prood.methods.attack import Adversarial, climb, deployed
 
@@ -89,5 +89,5 @@ def test_the_radius_grows_with_the_ramp() -> None:
     ("options", "word"), [({"eps": -0.1}, "eps"), ({"eps": 2.0}, "eps"), ({"attack_steps": -1}, "steps")]
 )
 def test_wrong_options_are_refused(options: dict[str, float], word: str) -> None:
-    with pytest.raises(ProodError, match=word):
+    with pytest.raises(BadValue, match=word):
         Adversarial(**options)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from prood.bounds import NegativeLinear
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.methods import METHODS, Batch, Objective, Step, interlace, ramp, separate
 from prood.methods.base import train_mode
 from prood.models import Discriminator, ProoD
@@ -55,7 +55,7 @@ def test_no_option_of_any_objective_is_meaningless(kind: Any, name: str) -> None
     """None is nan or infinite, and but for energies none is negative."""
     values: list[float] = [] if type(getattr(kind, name)) is int else [math.nan, math.inf]
     for value in values + ([] if name in ("m_in", "m_out") else [-1]):
-        with pytest.raises(ProodError, match=name):
+        with pytest.raises(BadValue, match=name):
             kind(**{name: value})
 
 

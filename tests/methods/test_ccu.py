@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.methods import CCU, Batch, Step
 from prood.methods.ccu import fit_mixtures
 from prood.models.mixture_classifier import MixtureClassifier
@@ -163,5 +163,5 @@ def test_weight_decay_leaves_the_mixtures_alone() -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ProodError, match=message):
+    with pytest.raises(BadValue, match=message):
         CCU(**wrong)

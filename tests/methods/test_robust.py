@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.methods import Batch, Robust, Step
 from prood.methods.robust import divergence
 
@@ -100,5 +100,5 @@ def test_the_gradient_is_that_of_finite_differences(kind: Any, check_gradient) -
 def test_options() -> None:
     assert not Robust.needs_outside
     assert Robust().needs_noise
-    with pytest.raises(ProodError, match="weight"):
+    with pytest.raises(BadValue):
         Robust(weight=-1)

@@ -43,6 +43,7 @@ def test_compact_can_be_saved(tmp_path: Path) -> None:
     assert torch.equal(load(tmp_path)[0](images), model(images))
 
 
+@pytest.mark.slow
 def test_resnet50_is_the_standard_one() -> None:
     with torch.device("meta"):
         model = resnet50()

@@ -143,6 +143,7 @@ def test_shuffled_is_the_same_function(deployed: tuple[str, Discriminator, Tenso
     assert not torch.equal(one, another)  # the sums did change
 
 
+@pytest.mark.slow
 def test_no_evaluation_exceeds_the_bound(deployed: tuple[str, Discriminator, Tensor]) -> None:
     name, g, images = deployed
     torch.manual_seed(0)
@@ -160,6 +161,7 @@ def test_no_evaluation_exceeds_the_bound(deployed: tuple[str, Discriminator, Ten
     print(f"{name}: {done} evaluations; the smallest margins are {shown}")
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_sound_bounds_are_tight(deployed: tuple[str, Discriminator, Tensor]) -> None:
     """What covering all roundings may cost: if a change makes bounds loose, it shows here."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from prood import bounds
 from prood.bounds import Box, NegativeLinear, Normalise, UnsupportedLayer
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 from prood.models import Discriminator, discriminator
 from prood.models.discriminators import SIZES
 
@@ -80,12 +80,12 @@ def test_other_images(image: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(("size", "side"), [("SR", 4), ("S", 1), ("SR2", 4)])
 def test_images_that_the_pooling_eats_up_are_refused(size: str, side: int) -> None:
-    with pytest.raises(ProodError, match=f"images of {side}×{side} are too small .*'{size}'"):
+    with pytest.raises(BadValue, match=rf"{side}×{side}.*'{size}'"):
         discriminator(size, image=(3, side, side))
 
 
 def test_unknown_size() -> None:
-    with pytest.raises(ProodError, match=r"unknown discriminator size 'XXL': choose one of S, SR,"):
+    with pytest.raises(UnknownName, match=r"'XXL'.*SR"):
         discriminator("XXL")
 
 
@@ -127,7 +127,7 @@ def test_g_falls_without_limit_far_away() -> None:
 
 @pytest.mark.parametrize("last", [nn.LeakyReLU(0.1), nn.LeakyReLU(0.0), nn.Softplus(), nn.Identity(), nn.Linear(3, 3)])
 def test_another_last_activation_is_refused(last: nn.Module) -> None:
-    with pytest.raises(ProodError, match=f"plain nn.ReLU, not {type(last).__name__}.*void the asymptotic guarantee"):
+    with pytest.raises(Unsupported, match=rf"nn.ReLU.*{type(last).__name__}"):
         Discriminator(chain(last, NegativeLinear(3)))
 
 
@@ -136,7 +136,7 @@ def test_a_subclass_of_relu_is_not_a_plain_one() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x) - 1
 
-    with pytest.raises(ProodError, match="not Shifted"):
+    with pytest.raises(Unsupported, match="Shifted"):
         Discriminator(chain(Shifted(), NegativeLinear(3)))
 
 
@@ -152,7 +152,7 @@ def test_a_subclass_of_relu_is_not_a_plain_one() -> None:
     ],
 )
 def test_another_end_is_refused(network: nn.Sequential) -> None:
-    with pytest.raises(ProodError, match=r"must end in NegativeLinear\(n, 1\): the asymptotic guarantee needs it"):
+    with pytest.raises(Unsupported, match=r"NegativeLinear\(n"):
         Discriminator(network)
 
 
@@ -162,7 +162,7 @@ def test_only_a_plain_sequence_is_accepted() -> None:
             return 2 * super().forward(x)
 
     for network in (nn.Linear(3, 1), Doubled(*chain(nn.ReLU(), NegativeLinear(3)))):
-        with pytest.raises(ProodError, match=f"plain nn.Sequential, not from a {type(network).__name__}"):
+        with pytest.raises(Unsupported, match=rf"nn.Sequential.*{type(network).__name__}"):
             Discriminator(network)  # type: ignore[arg-type]
 
 
@@ -202,7 +202,7 @@ def test_bounds_of_a_discriminator_see_what_forward_sees() -> None:
         model = tiny()
         hooked = getattr(model, place) if place else model
         hooked.register_forward_hook(lambda module, inputs, output: output + 100)
-        with pytest.raises(UnsupportedLayer, match="forward hooks"):
+        with pytest.raises(UnsupportedLayer):
             model.upper_bound(images, 0.1)
 
     class Louder(Discriminator):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prood.errors import ProodError
+from prood.errors import NotFound
 from prood.models import Metadata, load, save, score_of
 from prood.models.extra_class import ExtraClass, NotExtra, with_extra_class
 
@@ -56,5 +56,5 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_a_network_of_unknown_width_is_refused() -> None:
-    with pytest.raises(ProodError, match="classes"):
+    with pytest.raises(NotFound):
         with_extra_class({"name": "small"})

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import prood
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, NotFound, ProodError, UnknownName, Unsupported
 from prood.models import (
     MODEL_FILE,
     Discriminator,
@@ -162,7 +162,7 @@ def test_a_network_of_ones_own(tmp_path: Path) -> None:
     assert torch.equal(load(path)[0](images), model(images))
 
     del architectures._BUILDERS["mine"]  # the program that reads it does not know the network
-    with pytest.raises(ProodError, match=r"unknown architecture 'mine'.*@prood\.models\.architecture"):
+    with pytest.raises(UnknownName, match=r"'mine'.*@prood\.models\.architecture"):
         load(path)
     assert read_metadata(path).architecture == {"name": "mine", "features": 64}
 
@@ -203,7 +203,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged() -> None:
         file.chmod(0o600)
         os.seteuid(65534)
         try:
-            with pytest.raises(ProodError, match=r"^cannot read .*model\.safetensors: Permission denied$"):
+            with pytest.raises(NoAccess, match=r"model\.safetensors.*Permission"):
                 load(file)
         finally:
             os.seteuid(0)
@@ -216,7 +216,7 @@ def test_a_file_cut_short_at_any_length(saved: Path) -> None:
     for length in sorted(lengths | {len(raw) - 1}):
         saved.write_bytes(raw[:length])
         refused(saved, "is damaged or no safetensors file")
-        with pytest.raises(ProodError, match="is damaged"):
+        with pytest.raises(Damaged):
             read_metadata(saved)
     saved.write_bytes(raw)
     load(saved)
@@ -289,7 +289,7 @@ def test_no_file(tmp_path: Path, name: str) -> None:
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     refused(tmp_path, f"there is no model at .*{MODEL_FILE}: give a run's folder")
-    with pytest.raises(ProodError):
+    with pytest.raises(NotFound):
         read_metadata(tmp_path)
 
 
@@ -298,7 +298,7 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", [nn.Linear(2, 2), nn.Sequential(nn.ReLU())])
 def test_a_model_that_build_did_not_make(tmp_path: Path, model: nn.Module) -> None:
-    with pytest.raises(ProodError, match=r"cannot save a .*@prood\.models\.architecture"):
+    with pytest.raises(Unsupported, match=r"@prood\.models\.architecture"):
         save(model, tmp_path / MODEL_FILE)
     assert not list(tmp_path.iterdir())
 

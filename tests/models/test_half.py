@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import prood
-from prood.errors import ProodError
+from prood.errors import Damaged, Unsupported
 from prood.models import Discriminator, Metadata, ProoD, build, fingerprint, load, read_metadata, save
 from prood.models.files import rounded
 
@@ -109,7 +109,7 @@ def test_a_weight_that_float16_cannot_hold(model: ProoD, tmp_path: Path, value: 
     with torch.no_grad():
         model.classifier[1].weight[0, 0, 0, 0] = value  # type: ignore[index]
     for act in (lambda: save(model, tmp_path / "model.safetensors", half=True), lambda: rounded(model)):
-        with pytest.raises(ProodError, match=rf"cannot hold {said} in classifier\.1\.weight: .*half=False$"):
+        with pytest.raises(Unsupported, match=rf"{said}.*classifier\.1\.weight.*half=False$"):
             act()
     assert not list(tmp_path.iterdir())
     save(model, tmp_path / "model.safetensors")
@@ -132,7 +132,7 @@ def test_types_that_float32_cannot_hold_exactly_are_refused(model: ProoD, tmp_pa
         facts = opened.metadata()
     for dtype in (torch.float64, torch.int64):
         save_file(load_file(path) | {"classifier.1.weight": torch.zeros(4, 1, 5, 5, dtype=dtype)}, path, facts)
-        with pytest.raises(ProodError, match=rf"classifier\.1\.weight has type {dtype} instead of torch\.float32"):
+        with pytest.raises(Damaged, match=rf"classifier\.1\.weight.*{dtype}.*torch\.float32"):
             load(path)
     model.double()
     save(model, tmp_path / "model.safetensors", half=True)
@@ -171,6 +171,6 @@ def test_a_file_without_a_threshold(model: ProoD, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threshold", [float("nan"), float("inf")])
 def test_a_threshold_is_a_finite_number(model: ProoD, tmp_path: Path, threshold: float) -> None:
-    with pytest.raises(ProodError, match="a threshold is a finite number"):
+    with pytest.raises(Unsupported):
         save(model, tmp_path / "model.safetensors", threshold=threshold)
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import Box, NegativeLinear, Normalise
-from prood.errors import ProodError
+from prood.errors import BadValue, Unsupported
 from prood.models import Discriminator, ProoD, fuse
 from prood.models.confidence import confidence_of
 from prood.models.joint import confidence_logit
@@ -149,6 +149,7 @@ def test_gradients_of_the_fusion_are_finite(g: float, spread: float) -> None:
 # confidence_logit
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(SEEDS, CLASSES, SCALES, SCALES, st.booleans())
 @example(0, 10, 1e4, 1e4, True)
@@ -185,6 +186,7 @@ def test_confidence_logit_of_the_bare_classifier(seed: int, classes: int, spread
     torch.testing.assert_close(bare[digits], ((c - 1 / classes) / (1 - c)).log()[digits], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(SEEDS, CLASSES, SCALES, SCALES)
 def test_confidence_logit_grows_with_the_confidence(seed: int, classes: int, spread: float, g_spread: float) -> None:
@@ -272,6 +274,7 @@ def test_confidence_and_prediction_with_any_logits(seed: int, classes: int, spre
     torch.testing.assert_close(confidence, model.log_probabilities(x).double().exp().amax(1), rtol=1e-4, atol=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(SEEDS, st.sampled_from([0.0, 0.01, 0.1, 0.5]), st.sampled_from(["ibp", "crown-ibp", "best"]), st.booleans())
 def test_no_confidence_in_the_ball_exceeds_the_bound(seed: int, eps: float, method: str, certain: bool) -> None:
@@ -357,18 +360,18 @@ def test_any_module_that_returns_logits_will_do() -> None:
 @pytest.mark.parametrize("call", ["__call__", "confidence", "predict", "log_probabilities"])
 def test_a_classifier_that_returns_something_else(answer: object, call: str) -> None:
     model = ProoD(Fixed(answer), tiny())
-    with pytest.raises(ProodError, match=r"logits of shape \(images, classes\)"):
+    with pytest.raises(Unsupported):
         getattr(model, call)(torch.rand(3, 1, 8, 8))
 
 
 def test_a_discriminator_that_is_none() -> None:
-    with pytest.raises(ProodError, match=r"needs a prood\.Discriminator as its second part"):
+    with pytest.raises(BadValue, match=r"prood\.Discriminator"):
         ProoD(nn.Linear(3, 2), nn.Linear(3, 1))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shift", [math.inf, -math.inf, math.nan, 1e39])
 def test_a_shift_that_is_no_number(shift: float) -> None:
-    with pytest.raises(ProodError, match="finite number"):
+    with pytest.raises(BadValue):
         ProoD(nn.Linear(3, 2), tiny(), shift)
 
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prood import ProodError
 from prood.attacks import PGD, Square
+from prood.errors import BadValue, Damaged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.models import ProoD, WrapOptions, discriminator, fingerprint, load, open_classifier, save, score_of, small
 from prood.models.wrapped import Preprocessing, trial_images
 from prood.models.wrapped.opening import _facts
@@ -111,6 +111,7 @@ def joint(path: Path, g) -> ProoD:
     return ProoD(classifier, g, 1.0).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_classifies_as_the_bare_classifier(kind, files, networks, g, images):
     model = joint(files[kind], g)
@@ -125,6 +126,7 @@ def test_it_classifies_as_the_bare_classifier(kind, files, networks, g, images):
     assert torch.equal(joint_logits.argmax(1)[certain], bare.argmax(1)[certain])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_attack_exceeds_the_bound(kind, files, g, images):
     score = score_of(joint(files[kind], g))
@@ -165,10 +167,10 @@ def test_a_changed_file_is_refused(kind, files, g, images, tmp_path):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ProodError, match="is not the file that was wrapped"):
+    with pytest.raises(Mismatch):
         load(tmp_path)
     file.unlink()
-    with pytest.raises(ProodError, match="cannot be read: No such file"):
+    with pytest.raises(NoAccess):
         load(tmp_path)
 
 
@@ -177,10 +179,10 @@ def test_a_file_that_changes_before_it_is_saved_again_is_refused(files, g, tmp_p
     model, _ = load(tmp_path / "first")
     (file,) = (tmp_path / "first").glob("classifier-*")
     file.write_bytes(file.read_bytes() + b" ")
-    with pytest.raises(ProodError, match="was changed since the model was loaded"):
+    with pytest.raises(Mismatch):
         save(model, tmp_path / "second" / "model.safetensors")
     file.unlink()
-    with pytest.raises(ProodError, match="is gone"):
+    with pytest.raises(NotFound):
         save(model, tmp_path / "second" / "model.safetensors")
     assert not (tmp_path / "second").exists()
 
@@ -197,7 +199,7 @@ def test_gradients_go_through_resizing_and_the_classifier(kind, files, networks,
 
 def test_onnx_says_that_it_has_no_gradients(files, g, images):
     score = score_of(joint(files["onnx"], g))
-    with pytest.raises(ProodError, match=r"no gradients.*--attacks square"):
+    with pytest.raises(Unsupported, match="--attacks"):
         PGD(steps=2)(score, images, 0.1, goal=float("inf"))
     with torch.no_grad():
         score(images.clone().requires_grad_())  # nobody asks for one
@@ -229,13 +231,13 @@ def test_other_options_under_the_same_weights_are_refused(files, g, tmp_path):
     save(joint(files["trace"], g), tmp_path / "model.safetensors")
     model, _ = load(tmp_path)
     model.classifier.digest[0] ^= 1
-    with pytest.raises(ProodError, match="another wrapped classifier than it describes"):
+    with pytest.raises(Mismatch):
         model.classifier.attach(tmp_path)
     spec = model.classifier.architecture | {"file": "../model.pt"}
-    with pytest.raises(ProodError, match="has a file beside the model's"):
+    with pytest.raises(Damaged):
         disk.build(spec)
     for change in ({"kind": "pickle"}, {"classes": 1}, {"layout": "CHWN"}, {"preprocessing": 3}, {"sha256": None}):
-        with pytest.raises(ProodError):
+        with pytest.raises(Damaged):
             disk.build(model.classifier.architecture | change)
 
 
@@ -243,7 +245,7 @@ def test_a_description_alone_does_not_answer(files, images):
     from prood.models import build
 
     classifier, _ = open_classifier(files["trace"], IMAGE, options=OPTIONS)
-    with pytest.raises(ProodError, match="not opened yet"):
+    with pytest.raises(Unsupported):
         build(classifier.architecture)(images)
 
 
@@ -253,7 +255,7 @@ def test_one_exported_in_training_mode_is_refused(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.jit.trace(network, torch.rand(2, 3, 28, 28), check_trace=False).save(tmp_path / "dropout.pt")
-    with pytest.raises(ProodError, match=r"call \.eval\(\) on it"):
+    with pytest.raises(Unsupported):
         open_classifier(tmp_path / "dropout.pt", IMAGE, options=OPTIONS)
 
 
@@ -279,7 +281,7 @@ def test_a_size_that_is_given_is_that_of_the_whole_image(networks):
 
 
 def test_a_size_that_it_does_not_take_is_one_line(files):
-    with pytest.raises(ProodError, match=r"does not take images as 3×40×40.*--image 3x224x224") as caught:
+    with pytest.raises(Mismatch, match=r"3×40×40.*--image.*3x224x224") as caught:
         open_classifier(files["trace"], IMAGE, options=WrapOptions(image=(3, 40, 40)))
     assert "\n" not in str(caught.value)
 
@@ -305,21 +307,21 @@ def test_the_trial_images_are_images():
     ],
 )
 def test_what_is_not_there(name, said):
-    with pytest.raises(ProodError, match=said):
+    with pytest.raises(NotFound, match=said):
         open_classifier(name, IMAGE)
 
 
 def test_what_is_no_classifier(g, files, tmp_path):
     save(g, tmp_path / "g.safetensors")
-    with pytest.raises(ProodError, match="holds a Discriminator"):
+    with pytest.raises(BadValue, match="Discriminator"):
         open_classifier(tmp_path / "g.safetensors", IMAGE)
     torch.save({"weight": torch.rand(3)}, tmp_path / "weights.pt")
-    with pytest.raises(ProodError, match="a pickle, which Prood never loads"):
+    with pytest.raises(Unsupported):
         open_classifier(tmp_path / "weights.pt", IMAGE)
     (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(ProodError, match="neither ONNX"):
+    with pytest.raises(Unsupported, match="ONNX"):
         open_classifier(tmp_path / "text.pt", IMAGE)
-    with pytest.raises(ProodError, match="5 classes, and there are 2 names"):
+    with pytest.raises(Mismatch):
         open_classifier(files["trace"], IMAGE, options=replace(OPTIONS, classes=("a", "b")))
-    with pytest.raises(ProodError, match="--weights belongs to"):
+    with pytest.raises(BadValue, match="--weights"):
         open_classifier(files["trace"], IMAGE, options=WrapOptions(weights=Path("w.safetensors")))

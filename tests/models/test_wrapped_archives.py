@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from prood import ProodError
+from prood.errors import Damaged, Unsupported
 from prood.models import open_classifier
 from prood.models.wrapped.archives import archive_kind, checked_export
 
@@ -69,6 +69,7 @@ class Evil:
         return os.mkdir, (str(self.target),)
 
 
+@pytest.mark.slow
 def test_a_network_passes(good, tmp_path):
     assert archive_kind(good) == "export"
     (tmp_path / "model.pt2").write_bytes(good)
@@ -104,7 +105,7 @@ def test_pickled_constants_are_refused(good, tmp_path):
     root = next(iter(members(content))).partition("/")[0]
     evil = pickle.dumps(Evil(tmp_path / "proof"))
     content = packed(members(content) | {f"{root}/data/constants/custom_obj_0": evil})
-    with pytest.raises(ProodError, match="a pickled tensor or object"):
+    with pytest.raises(Unsupported):
         checked_export(content)
     assert not (tmp_path / "proof").exists()
 
@@ -126,7 +127,7 @@ def test_operators_that_are_none(good, target):
     def put(value):
         graph(value)["nodes"][0]["target"] = target
 
-    with pytest.raises(ProodError, match="the operator"):
+    with pytest.raises(Unsupported):
         checked_export(changed(good, MODEL, put))
 
 
@@ -154,7 +155,7 @@ def test_expressions_that_are_more_than_sizes(good, text):
         value["guards_code"] = [text]
 
     for change in (put, guard):
-        with pytest.raises(ProodError, match="the expression"):
+        with pytest.raises(Unsupported):
             checked_export(changed(good, MODEL, change))
 
 
@@ -162,7 +163,7 @@ def test_expressions_that_are_more_than_sizes(good, text):
 def test_members_that_do_not_belong_there(good, name):
     files = members(good)
     root = next(iter(files)).partition("/")[0]
-    with pytest.raises(ProodError, match="a member called"):
+    with pytest.raises(Unsupported):
         checked_export(packed(files | {f"{root}/{name}": b""}))
 
 
@@ -174,16 +175,16 @@ def test_the_loader_sees_only_what_was_checked(good, tmp_path):
 
 def test_two_roots_are_refused(good):
     files = members(good)
-    with pytest.raises(ProodError, match="two members"):
+    with pytest.raises(Unsupported):
         checked_export(packed(files | {f"other/{MODEL}": b"{}"}))
 
 
 @pytest.mark.parametrize("lost", [MODEL, "model_weights_config.json", "model_constants_config.json"])
 def test_damaged_archives_are_one_line(good, lost):
     files = {name: content for name, content in members(good).items() if not name.endswith(lost)}
-    with pytest.raises(ProodError, match="damaged or of another version"):
+    with pytest.raises(Damaged):
         checked_export(packed(files))
-    with pytest.raises(ProodError, match="damaged or of another version"):
+    with pytest.raises(Damaged):
         checked_export(good[:200])
 
 

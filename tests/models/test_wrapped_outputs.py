@@ -10,7 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from prood import ProodError
+from prood.errors import BadValue, Damaged, Mismatch, ProodError, UnknownName, Unsupported
 from prood.models import ProoD, WrapOptions, discriminator, open_classifier, score_of
 from prood.models.wrapped.outputs import logits_of, look_like_probabilities
 
@@ -91,7 +91,7 @@ def test_a_probability_of_zero_has_a_finite_logit(tmp_path):
 
 
 def test_probabilities_that_are_declared_must_be_some(tmp_path):
-    with pytest.raises(ProodError, match="negative numbers: they are logits"):
+    with pytest.raises(Unsupported):
         opened(graph(tmp_path, [LINEAR]), probabilities=True)
 
 
@@ -128,10 +128,10 @@ def test_trailing_axes_are_dropped(tmp_path):
 def test_several_outputs(tmp_path):
     nodes = [node("MatMul", "flat w", "first"), node("Neg", "first", "second")]
     path = graph(tmp_path, nodes, outputs=("first", "second"))
-    with pytest.raises(ProodError, match=r"first of shape \(4, 4\), second of shape \(4, 4\): say which.*--output"):
+    with pytest.raises(BadValue, match="--output"):
         opened(path)
     assert torch.allclose(opened(path, output="second")[0](IMAGES), -expected(IMAGES), atol=1e-5)
-    with pytest.raises(ProodError, match="nothing that is called 'third'"):
+    with pytest.raises(UnknownName, match="'third'"):
         opened(path, output="third")
     nodes[0] = node("MatMul", "flat w", "logits")
     path = graph(tmp_path, [nodes[0], node("Neg", "logits", "other")], outputs=("other", "logits"))
@@ -151,7 +151,7 @@ def test_names_in_the_notes(tmp_path, notes):
 
 
 def test_names_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(ProodError, match="has 4 classes, and there are 2 names"):
+    with pytest.raises(Mismatch):
         opened(graph(tmp_path, [LINEAR], notes={"names": '["cat", "dog"]'}))
 
 
@@ -174,10 +174,10 @@ def test_graphs_that_are_no_classifiers(tmp_path, change, said):
 
 def test_inputs_that_are_no_images(tmp_path):
     path = graph(tmp_path, [LINEAR], kind=TensorProto.INT32)
-    with pytest.raises(ProodError, match=r"x \(tensor\(int32\)\): it must take one batch of floating-point images"):
+    with pytest.raises(Unsupported, match=r"\(tensor\(int32\)\)"):
         opened(path)
     path.write_bytes(b"no graph at all")
-    with pytest.raises(ProodError, match=r"cannot read .*model\.onnx as ONNX") as caught:
+    with pytest.raises(Damaged, match=r"model\.onnx.*ONNX") as caught:
         opened(path)
     assert "\n" not in str(caught.value)
 
@@ -187,7 +187,7 @@ def test_weights_beside_the_graph_that_are_missing(tmp_path):
     onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, location="model.data", size_threshold=0)
     assert torch.allclose(opened(tmp_path / "model.onnx")[0](IMAGES), expected(IMAGES), atol=1e-5)
     (tmp_path / "model.data").unlink()
-    with pytest.raises(ProodError, match=r"cannot read .* as ONNX"):
+    with pytest.raises(Damaged, match="ONNX"):
         opened(tmp_path / "model.onnx")
 
 
@@ -208,12 +208,12 @@ def test_the_logits_are_found_among_what_is_returned():
     assert torch.equal(logits_of(logits[:, :, None, None]), logits)
     assert logits_of(logits.bfloat16()).dtype == torch.float32
     for wrong in ((logits, other), {}, None, 3, Answer(logits, other)[:0]):
-        with pytest.raises(ProodError, match="say which are the logits"):
+        with pytest.raises(BadValue):
             logits_of(wrong)
     for wrong in (logits[0], logits[:, :, None, None].expand(2, 3, 4, 4), logits.long()):
-        with pytest.raises(ProodError, match="logits or probabilities of shape"):
+        with pytest.raises(Unsupported):
             logits_of(wrong)
-    with pytest.raises(ProodError, match="returns one tensor"):
+    with pytest.raises(UnknownName):
         logits_of(logits, output="logits")
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from prood import ProodError
+from prood.errors import Damaged, MissingPackage, ProodError
 from prood.models import ProoD, WrapOptions, discriminator, load, open_classifier, save
 
 IMAGE = (3, 40, 40)
@@ -43,7 +43,7 @@ def test_a_package_that_cannot_be_imported_is_one_line(name, error, monkeypatch)
         return real(wanted, *rest)
 
     monkeypatch.setattr(importlib, "import_module", fail)
-    with pytest.raises(ProodError, match=rf"needs {name}.*pip install -c constraints\.txt {name}") as caught:
+    with pytest.raises(MissingPackage, match=rf"{name}.*constraints\.txt.*{name}") as caught:
         open_classifier(NAMES[name], IMAGE)
     assert "\n" not in str(caught.value)
 
@@ -53,9 +53,9 @@ def test_loading_needs_the_package_too(tmp_path):
 
     spec = {"name": "wrapped", "kind": "timm", "classes": 3, "preprocessing": {"image": [3, 8, 8]}}
     if not importable("timm"):
-        with pytest.raises(ProodError, match="needs timm"):
+        with pytest.raises(MissingPackage):
             build(spec | {"model": {"name": "resnet10t", "num_classes": 3}})
-    with pytest.raises(ProodError, match="says what it is built from"):
+    with pytest.raises(Damaged):
         build(spec)
 
 

@@ -34,6 +34,7 @@ def classes(entry):
     return (entry["attrs"].get("class") or "").split()
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_anywhere(text, tree):
     assert not tree.all("link")
     sources = [entry["attrs"][key] for entry in tree.elements for key in ("src", "href") if key in entry["attrs"]]
@@ -59,6 +60,7 @@ def test_the_header_says_what_was_done(tree):
     assert chain["text"].count("≤") == 3
 
 
+@pytest.mark.slow
 def test_figures_begin_with_the_largest_radius_that_was_attacked(results, parse):
     def selected(results):
         return [x["attrs"]["value"] for x in parse(page(results)).all("option") if "selected" in x["attrs"]]
@@ -68,6 +70,7 @@ def test_figures_begin_with_the_largest_radius_that_was_attacked(results, parse)
     assert selected(Results(tuple(spared))) == ["0.1", ""]
 
 
+@pytest.mark.slow
 def test_scores_of_an_attack_that_stopped_early_are_explained(results):
     said = "as soon as it cannot change a metric any more"
     assert said not in page(Results(tuple(replace(one, stop="never") for one in results)))
@@ -282,6 +285,7 @@ def test_figures_say_to_which_set_and_radius_they_belong_and_all_are_open(tree):
     assert {entry["attrs"]["data-outside"] for entry in tree.elements if "data-outside" in entry["attrs"]} <= radii
 
 
+@pytest.mark.slow
 def test_a_large_report_stays_small(make_results):
     noise = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
     results = make_results(radii=(0.1, 0.2, 0.3), count=2000)

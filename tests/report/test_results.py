@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prood import ProodError
+from prood.errors import BadValue, Damaged
 from prood.evaluation import evaluate
 from prood.models import ProoD, save
 from prood.report import card, results_page
@@ -129,7 +129,7 @@ def test_seeds_are_one_row_beside_the_papers_five(tmp_path):
     assert paper[1:3] == ["95.6 ± 0.1", "99.4 ± 0.1 / 48.6 ± 0.6 / 49.2 ± 0.6"]
     assert (plain[2], plains[0]) == ("–", "↳ *paper, 80M Tiny Images*")
     write(tmp_path, "p2", [evaluation("svhn", 0.01)], title="ProoD", seed=1)
-    with pytest.raises(ProodError, match=r"p1\.json and p2\.json are both 'ProoD' of seed 1"):
+    with pytest.raises(BadValue, match=r"p1\.json.*p2\.json.*'ProoD'"):
         results_page(tmp_path)
 
 
@@ -222,20 +222,20 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
         file.write_text("{}")
     assert "## Speed" in results_page(tmp_path)
     (tmp_path / "gpu.json").write_text("{half")
-    with pytest.raises(ProodError, match=r"gpu\.json cannot be read"):
+    with pytest.raises(Damaged, match=r"gpu\.json"):
         results_page(tmp_path)
     (tmp_path / "gpu.json").unlink()
     for content in ({"candidates": [1]}, {"candidates": 3}, {"baseline": [1]}):
         (folder / "shift.json").write_text(json.dumps(content))
-        with pytest.raises(ProodError, match=r"shift\.json is damaged or of another format"):
+        with pytest.raises(Damaged, match=r"shift\.json"):
             results_page(tmp_path)
     (folder / "shift.json").unlink()
     (tmp_path / "gpu.json").write_text(json.dumps({"rows": [1]}))
-    with pytest.raises(ProodError, match=r"gpu\.json is damaged or of another format"):
+    with pytest.raises(Damaged, match=r"gpu\.json"):
         results_page(tmp_path)
     (tmp_path / "gpu.json").unlink()
     (tmp_path / "notes.md").write_bytes(b"\xff")
-    with pytest.raises(ProodError, match=r"notes\.md is no text in UTF-8"):
+    with pytest.raises(Damaged, match=r"notes\.md.*UTF-8"):
         results_page(tmp_path)
 
 
@@ -297,6 +297,7 @@ def published(f, g, inside, outside, tmp_path):
     return one, about
 
 
+@pytest.mark.slow
 def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     one, about = published
     text = card(replace(one, inside="cifar10"), about)
@@ -340,6 +341,7 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     assert text.count("Krizhevsky") == 2  # of both sets
 
 
+@pytest.mark.slow
 def test_the_threshold_stands_in_the_card_if_there_is_one(published):
     one, about = published
     assert "threshold (95% of the in-distribution passes)**: 0.875" in card(one, replace(about, threshold=0.875))
@@ -347,6 +349,7 @@ def test_the_threshold_stands_in_the_card_if_there_is_one(published):
     assert "passes)**: –" in card(one, about)
 
 
+@pytest.mark.slow
 def test_the_card_of_a_model_that_was_put_together(published):
     one, about = published
     text = card(replace(one, seconds=None, seed=None, outside="photographs"), replace(about, classes=None))

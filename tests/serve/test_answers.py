@@ -54,6 +54,7 @@ def test_a_raw_picture_of_any_kind_is_fitted_as_the_detector_fits_it(client, det
     assert found["confidence"] == pytest.approx(expected.confidence, abs=CLOSE)
 
 
+@pytest.mark.slow
 def test_certificates_are_the_detectors(client, detector, files, images):
     eps = [0.0005, 0.1, 0.01]
     order = detector.predict(images).p_in.argsort()
@@ -103,6 +104,7 @@ def test_a_curve_takes_over_what_is_proven_of_larger_balls():
     np.testing.assert_array_equal(Detector.nested(bounds, [0.1, 0.3, 0.2]), [[0.2, 0.9, 0.2], [0.1, 0.2, 0.2]])
 
 
+@pytest.mark.slow
 def test_an_attack_stays_below_the_certificate_and_finds_something(client, detector, files, images):
     place = int(detector.predict(images).confidence.argmin())
     found = client.picture("/v1/attack?eps=0.1&steps=30", files[place]).json()
@@ -132,6 +134,7 @@ def test_an_attack_in_a_ball_without_room_finds_the_image_itself(client, files):
     assert found["image"] == found["original"]
 
 
+@pytest.mark.slow
 def test_more_attacks_than_allowed_are_told_to_come_again(service, files):
     client = service(attacks=1)
     send = {"content": files[0], "headers": {"content-type": "image/png"}}
@@ -225,6 +228,7 @@ def test_without_a_threshold_nothing_is_decided(service, detector, files):
     assert client.picture("/v1/attack?steps=2", files[0]).json()["accepted"] is None
 
 
+@pytest.mark.slow
 def test_requests_that_come_together_share_passes_and_keep_their_answers(service, detector, files, images):
     client = service(wait_ms=50)
     requests = [
@@ -253,6 +257,7 @@ def test_requests_that_come_together_share_passes_and_keep_their_answers(service
     assert passes['prood_batch_rows_count{work="bound"}'] < 8
 
 
+@pytest.mark.slow
 def test_a_colour_model_is_served_too(service):
     torch.manual_seed(1)
     classifier = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 3))

@@ -4,12 +4,15 @@ import importlib.util
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 PATH = Path(__file__).parents[2] / "benchmarks" / "fuzz_serve.py"
 spec = importlib.util.spec_from_file_location("fuzz_serve", PATH)
 fuzz_serve = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fuzz_serve)
 
 
+@pytest.mark.slow
 def test_malformed_uploads_are_refused_and_nothing_breaks(service, files):
     client = service(about=None)
     statuses = Counter()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.serve.guard import BURST_S, CLIENTS, Rates, host_name
 from prood.serve.options import Options
 
@@ -132,7 +132,7 @@ def test_more_requests_than_are_worked_on_at_once(service, files):
     ],
 )
 def test_options_that_make_no_sense(wrong):
-    with pytest.raises(ProodError, match=next(iter(wrong))):
+    with pytest.raises(BadValue, match=next(iter(wrong))):
         Options(**wrong)
 
 

@@ -51,6 +51,7 @@ def test_every_address_is_described_with_its_answers(client):
                     assert {"image/png", "image/jpeg", "multipart/form-data"} <= content.keys()
 
 
+@pytest.mark.slow
 def test_limits_are_described_as_they_are(service):
     document = service(attack_steps=7, images=3, radii=5).get("/openapi.json").json()
     bodies = {
@@ -65,6 +66,7 @@ def test_limits_are_described_as_they_are(service):
     assert bodies["far"]["factors"]["maxItems"] == 5
 
 
+@pytest.mark.slow
 def test_the_example_of_a_request_works(client):
     document = client.get("/openapi.json").json()
     for path in ("/v1/predict", "/v1/certify", "/v1/attack", "/v1/far"):
@@ -82,6 +84,7 @@ def test_the_page_of_the_interface_is_made_from_it_and_needs_nothing_else(client
     assert not re.findall(r'(?:src|href)="(?!/)', text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(15))
 def test_made_up_requests_get_answers_as_described(described, place):
     operations = [found.ok() for found in described.get_all_operations()]

@@ -132,6 +132,7 @@ def chosen(study: Lab, ending: str) -> float:
 # The short way
 
 
+@pytest.mark.slow
 def test_the_fast_way_makes_two_models_and_certifies_the_joint_one(tmp_path):
     study = study_in(tmp_path)
     (results,) = run_fast(study)
@@ -155,6 +156,7 @@ def test_the_fast_way_makes_two_models_and_certifies_the_joint_one(tmp_path):
 # All of it
 
 
+@pytest.mark.slow
 def test_every_model_is_published(done):
     study, results = done
     found = {one.file: one for one in read_published(results)}
@@ -175,6 +177,7 @@ def test_every_model_is_published(done):
         assert one.shift == (chosen(study, "-ibp" if run.endswith("-ibp") else "") if joint else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "trained"),
     [
@@ -198,6 +201,7 @@ def test_a_part_of_the_models_is_made_with_what_it_needs_and_published_alone(don
     assert choices == (made & {"discriminator", "discriminator-ibp"} if "oe" in made else set())
 
 
+@pytest.mark.slow
 def test_a_shift_that_is_set_is_not_chosen(tmp_path):
     study = study_in(tmp_path, 3, shift=1.25)
     reproduce(study, ["prood", "prood-s"])
@@ -253,6 +257,7 @@ def test_the_choice_of_a_shift_is_published_with_all_it_was_made_from(done, endi
     assert making.shift_of(study, study.study.node(f"prood-s{ending}"), 3) == content["chosen"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "replaced"), [(0, True), (4, False)])
 def test_the_choice_of_another_seed_than_0_replaces_none(done, tmp_path, seed, replaced):
     _, results = done  # of seed 3
@@ -276,6 +281,7 @@ def test_a_shift_may_cost_less_than_a_tenth_of_a_point(done, tmp_path, monkeypat
     assert "less than 0.1 points" in content["rule"]
 
 
+@pytest.mark.slow
 def test_a_choice_is_made_again_for_other_networks_and_other_shifts(done, tmp_path, monkeypatch):
     study, _ = done
     for run in ("oe", "discriminator", "discriminator-ibp"):
@@ -304,6 +310,7 @@ def test_a_choice_is_made_again_for_other_networks_and_other_shifts(done, tmp_pa
     assert len(made) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["", "-ibp"])
 def test_a_shift_is_chosen_by_what_g_does_to_the_classifier_of_oe(done, ending):
     study, _ = done
@@ -360,6 +367,7 @@ def test_the_shipped_model_has_a_card(done):
     assert all(name in text for name in SETS)
 
 
+@pytest.mark.slow
 def test_what_an_interruption_left_of_the_shipped_model_is_completed(done, tmp_path):
     """Its folder alone says nothing: the model comes last."""
     study, _ = done
@@ -373,6 +381,7 @@ def test_what_an_interruption_left_of_the_shipped_model_is_completed(done, tmp_p
 # Several at a time
 
 
+@pytest.mark.slow
 def test_several_at_a_time_make_the_same_as_one_after_the_other(done, tmp_path, monkeypatch):
     """Of two seeds; processes are copies of this one, as only these have the small settings."""
     alone, published = done  # of seed 3

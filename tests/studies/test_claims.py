@@ -34,6 +34,7 @@ def changed(file, row, **values):
     file.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_every_claim_of_the_same_weights_holds(claimed):
     claims = check_claims(read_one(claimed), "run", device="cpu")
     assert [(one.published.outside, one.published.images) for one in claims] == [
@@ -48,6 +49,7 @@ def test_every_claim_of_the_same_weights_holds(claimed):
         assert max(map(abs, one.gaps.values())) < 1e-6  # six digits are published
 
 
+@pytest.mark.slow
 def test_they_are_measured_aside_and_not_taken_from_the_run(claimed, tmp_path):
     before = (tmp_path / "run" / "results.json").read_bytes()
     published = read_one(claimed)
@@ -61,6 +63,7 @@ def test_they_are_measured_aside_and_not_taken_from_the_run(claimed, tmp_path):
     assert [one.again.seconds for one in again] == [one.again.seconds for one in first]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "auc", "gauc"])
 @pytest.mark.parametrize(("by", "holds"), [(0.0009, True), (-0.0009, True), (0.0012, False), (-0.0012, False)])
 def test_a_tenth_of_a_point_is_tolerated(claimed, metric, by, holds):
@@ -73,6 +76,7 @@ def test_a_tenth_of_a_point_is_tolerated(claimed, metric, by, holds):
     assert list(claims_table(found).columns[-1].cells) == ["holds" if holds else "differs"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["fpr95", "gfpr95"])
 def test_rates_at_one_threshold_are_shown_and_not_judged(claimed, metric):
     changed(claimed, 0, **{metric: 0.4321})
@@ -81,6 +85,7 @@ def test_rates_at_one_threshold_are_shown_and_not_judged(claimed, metric):
     assert any(cell.startswith("43.2 (") for column in claims_table(found).columns for cell in column.cells)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["inside", "outside"])
 def test_other_images_of_the_same_name_say_nothing_about_a_claim(claimed, kind):
     prints = read_one(claimed).evaluations[0].fingerprints
@@ -92,18 +97,21 @@ def test_other_images_of_the_same_name_say_nothing_about_a_claim(claimed, kind):
     assert list(claims_table([first, second]).columns[-1].cells) == ["other images", "holds"]
 
 
+@pytest.mark.slow
 def test_the_weights_must_be_those_that_were_published(claimed):
     save(ProoD(small(8, width=4), discriminator("digits", image=(1, 28, 28)), 1.0), "other/model.safetensors")
     with pytest.raises(ProodError, match=r"^other has the weights \w+, and \w+ were published: name that model$"):
         check_claims(read_one(claimed), "other", device="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [{"outside": ["svhn"]}, {"eps": [0.3]}, {"method": "crown"}])
 def test_what_was_not_published_cannot_be_checked(claimed, asked):
     with pytest.raises(ProodError, match=r"there are the sets uniform, faces and radii 0\.02, 0\.05$"):
         check_claims(read_one(claimed), "run", Which(**asked), device="cpu")
 
 
+@pytest.mark.slow
 def test_on_the_command_line(claimed, prood):
     words = ["reproduce", "claims", "published.json", "--model", "run", "--method", "best", "--device", "cpu"]
     code, out, _ = prood(*words)

@@ -81,6 +81,7 @@ def made(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 RUNS = ["plain", "oe", "acet", "atom", "discriminator", "prood-s", "robust", "robust-prood"]
 
 
+@pytest.mark.slow
 def test_every_method_of_the_recipe_has_a_row(made: tuple[Path, Comparison, str]) -> None:
     out, found, printed = made
     assert [row.run for row in found.profiles] == RUNS  # there is no table [train.prood], nor those of others
@@ -136,6 +137,7 @@ def test_a_robust_classifier_keeps_its_robust_accuracy_in_the_joint_model(made: 
     assert again == robust.robustness
 
 
+@pytest.mark.slow
 def test_nothing_is_made_twice(recipe: Recipe, made: tuple[Path, Comparison, str]) -> None:
     out, found, _ = made
     weights = {name: (out / name / "model.safetensors").read_bytes() for name in RUNS}
@@ -154,6 +156,7 @@ def test_nothing_is_made_twice(recipe: Recipe, made: tuple[Path, Comparison, str
     assert run(recipe, out)[0].profiles == found.profiles
 
 
+@pytest.mark.slow
 def test_bounds_are_those_that_the_recipe_names_for_a_method(
     recipe: Recipe, made: tuple[Path, Comparison, str], tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_it_holds_on_images_that_the_fit_has_not_seen():
     assert sum(other.measure(fitted.curve)) > sum(other.measure(single.curve))
 
 
+@pytest.mark.slow
 def test_a_known_best_curve_is_found():
     """All inside have g above 0.2 and s above 1.2. Of those outside one half lacks g, the other half s: a minimum.
 
@@ -99,6 +100,7 @@ def test_what_cannot_be_fitted():
         FitOptions(smallest=0.0)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_pairs_measure_what_an_evaluation_measures(f, g, inside, outside):
     f[-1].weight.mul_(300)

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 # Only the tables: figures need images of the size that their models were made for.
 PROGRAM = """
 import prood.report.experiments as all_of_them
@@ -24,6 +26,7 @@ def start(tiny: Path, folder: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-c", PROGRAM, *words], cwd=folder, env=environment, **options)
 
 
+@pytest.mark.slow
 def test_a_killed_reproduction_goes_on(tiny, tmp_path):
     first = start(tiny, tmp_path)
     published = tmp_path / "results" / "tiny" / "ramps" / "oe-0.json"

@@ -60,6 +60,7 @@ def test_of_those_that_may_begin_the_first_does():
     assert done == ["second", "first", "last", "third"]
 
 
+@pytest.mark.slow
 def test_several_run_at_a_time(tmp_path):
     """A pipe opens when somebody reads and somebody writes: one after the other, the reader would wait in vain."""
     pipe = tmp_path / "pipe"
@@ -68,6 +69,7 @@ def test_several_run_at_a_time(tmp_path):
     run({"read": (read,), "write": (write(pipe),)}, jobs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_failure_begins_nothing_more_and_is_raised(tmp_path, jobs):
     steps = {
@@ -81,6 +83,7 @@ def test_a_failure_begins_nothing_more_and_is_raised(tmp_path, jobs):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_was_ended_is_one_line(tmp_path):
     steps = {
         "end": (partial(signal.raise_signal, signal.SIGKILL),),

@@ -58,6 +58,7 @@ def prood_run(runs, tmp_path):
     return tmp_path / "prood"
 
 
+@pytest.mark.slow
 def test_a_published_file_says_what_the_run_says(runs, tmp_path):
     content = publish(runs / "prood", tmp_path / "a" / "b" / "prood.json", **WORDS)
     text = (tmp_path / "a" / "b" / "prood.json").read_text(encoding="utf-8")

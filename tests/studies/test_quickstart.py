@@ -19,6 +19,7 @@ def short():
     return recipe
 
 
+@pytest.mark.slow
 def test_quickstart_writes_what_it_prints_and_loses_nothing_when_interrupted(short, tmp_path, monkeypatch):
     monkeypatch.setattr(known, "LIMIT", 15)
 

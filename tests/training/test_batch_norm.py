@@ -77,6 +77,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Run(run).metrics.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_two_processes_have_the_losses_of_one(method: str, one: Path, two: Path) -> None:
     alone, together = metrics(one / method), metrics(two / method)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from prood import processes
 from prood.data import Augment, ImageSet
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch
 from prood.methods import Batch
 from prood.training import TrainOptions
 from prood.training.batches import Batches
@@ -212,18 +212,16 @@ def test_each_process_has_its_rows_also_if_made_together(monkeypatch: pytest.Mon
 
 def test_refuses_a_batch_that_the_processes_cannot_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "world_size", lambda: 4)
-    with pytest.raises(ProodError, match="batch = 6 must be a multiple of the 4 processes"):
+    with pytest.raises(BadValue):
         batches()
 
 
 def test_refuses_sets_of_different_shapes() -> None:
-    with pytest.raises(
-        ProodError, match=r"in and out have images of .*, \(1, 4, 4\) and \(1, 5, 5\): store the second"
-    ):
+    with pytest.raises(Mismatch):
         batches(outside=numbered("out", 30, side=5))
 
 
 @pytest.mark.parametrize("which", ["inside", "outside"])
 def test_refuses_a_batch_larger_than_a_set(which: str) -> None:
-    with pytest.raises(ProodError, match="choose a batch size of at most 4"):
+    with pytest.raises(BadValue):
         batches(**{which: numbered("few", 4)})

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from prood.errors import ProodError
+from prood.errors import Damaged, NotFound, ProodError
 from prood.models import load
 from prood.training import Recipe, Run, combine, describe, load_recipe, train
 
@@ -79,8 +79,8 @@ def test_a_run_that_has_not_ended_says_how_far_it_came(tmp_path: Path, recipe: R
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(ProodError, match="is not a run: it holds neither a model nor a recipe"):
         describe(tmp_path)
-    with pytest.raises(ProodError, match="there is no model at"):
+    with pytest.raises(NotFound):
         describe(tmp_path / "nowhere")
     (tmp_path / "photo.png").write_bytes(b"PNG")
-    with pytest.raises(ProodError, match="damaged or no safetensors file"):
+    with pytest.raises(Damaged):
         describe(tmp_path / "photo.png")

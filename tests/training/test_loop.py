@@ -15,7 +15,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from prood.data import Augment, ImageSet
-from prood.errors import ProodError
+from prood.errors import Diverged
 from prood.methods import Batch, CertifiedDiscriminator, Logs, Objective, OutlierExposure, Plain, Step
 from prood.models import discriminator, load, small
 from prood.training import Run, TrainOptions, fit, loop
@@ -152,7 +152,7 @@ def test_a_run_continues_from_its_checkpoint_bit_by_bit(tmp_path: Path, optimize
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tmp_path: Path, optimizer: Any) -> None:
-    with pytest.raises(ProodError, match=r"no longer a number after step 4: lower lr = 1e\+30"):
+    with pytest.raises(Diverged, match=r"1e\+30"):
         run_fit(tmp_path, Plain(), classifier(), lr=1e30, optimizer=optimizer)
     assert not Run(tmp_path).metrics.exists()
 
@@ -247,6 +247,7 @@ def modes(toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_modes(toml, tmp_path_factory.mktemp("modes"), "aot_eager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["plain", "oe", "discriminator", "prood"])
 def test_bfloat16_trains_weights_that_stay_in_float32(method: str, modes: Path) -> None:
     exact, half = modes / f"{method}-float32", modes / f"{method}-bfloat16"

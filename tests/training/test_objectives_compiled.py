@@ -119,6 +119,7 @@ def gradients(loss_of: Callable[..., tuple[Tensor, dict[str, Tensor]]], model: n
     return [loss.detach(), *(value.detach() for value in logs.values()), *torch.autograd.grad(loss, trained)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "make"), CASES)
 def test_one_graph_serves_all_models_of_an_architecture(
     objective: Callable[[], Objective], make: Callable[[], nn.Module]

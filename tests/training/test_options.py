@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from prood.bounds import NegativeLinear
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.models import Discriminator, ProoD
 from prood.training import TrainOptions
 
@@ -48,30 +48,27 @@ def test_warmup_drops_and_decay_multiply() -> None:
 @pytest.mark.parametrize("name", ["epochs", "batch", "lr", "drop_factor"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_refuses_what_must_be_positive(name: str, value: float) -> None:
-    with pytest.raises(
-        ProodError,
-        match=f"{name} must be above 0, not {value}|batch must be at least 1, not {value}|{name} must be above 0 and ",
-    ):
+    with pytest.raises(BadValue, match=name):
         TrainOptions(**{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["epochs", "lr", "drop_factor"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_refuses_what_is_no_finite_number(name: str, value: float) -> None:
-    with pytest.raises(ProodError, match=name):
+    with pytest.raises(BadValue, match=name):
         TrainOptions(**{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["warmup", "drops", "decay_from", "checkpoint_seconds"])
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_refuses_what_is_negative_or_no_finite_number(name: str, value: float) -> None:
-    with pytest.raises(ProodError, match=f"{name} must be .*, not {value}"):
+    with pytest.raises(BadValue, match=rf"{name}.*{value}"):
         TrainOptions(**{name: (1.0, value) if name == "drops" else value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [10, 12.5])
 def test_refuses_a_decay_that_begins_after_the_end(value: float) -> None:
-    with pytest.raises(ProodError, match=f"decay_from = {value} must lie before the last epoch, 10"):
+    with pytest.raises(BadValue, match=rf"decay_from.*{value}.*10"):
         TrainOptions(epochs=10, decay_from=value)
 
 
@@ -81,7 +78,7 @@ def test_refuses_a_decay_that_begins_after_the_end(value: float) -> None:
     ids=str,
 )
 def test_refuses_what_an_optimiser_would_refuse_later(settings: dict[str, Any]) -> None:
-    with pytest.raises(ProodError, match=next(iter(settings))):
+    with pytest.raises(BadValue, match=next(iter(settings))):
         TrainOptions(optimizer="sgd", **settings)
 
 

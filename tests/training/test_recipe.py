@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from prood.data import Augment, find
-from prood.errors import ProodError
+from prood.errors import BadValue, Damaged, ProodError, UnknownName
 from prood.methods import METHODS, CertifiedDiscriminator
 from prood.training import Recipe, TrainOptions, load_recipe, recipe_names
 from prood.training.recipe import parse
@@ -32,7 +32,7 @@ OF_THE_PAPER = ("cifar10", "cifar100", "rimgnet")
 def test_a_fault_of_a_table_names_it() -> None:
     """Also where another method is to be trained: all tables are read."""
     tables = {"plain": {"epochs": 5}, "oe": {"epochs": 5, "decay_from": 9}}
-    with pytest.raises(ProodError, match=r"^\[train\.oe\]: decay_from = 9 must lie before the last epoch, 5"):
+    with pytest.raises(ProodError, match=r"\[train\.oe\].*decay_from"):
         parse(document(train=tables), "own")
 
 
@@ -62,7 +62,7 @@ def test_a_recipe_of_a_discriminator_says_where_its_classifiers_are(name: str) -
         assert getattr(recipe, attribute) == getattr(others, attribute)
     assert others.augment_for("discriminator") == recipe.augment_for("discriminator")  # they differ in the loss alone
     assert [one.method("discriminator").bound for one in (recipe, others)] == ["ibp", "crown-ibp"]
-    with pytest.raises(ProodError, match=rf"recipe '{name}' has no table \[train.oe\]"):
+    with pytest.raises(UnknownName, match=rf"'{name}'.*\[train.oe\]"):
         recipe.resolved("oe")
 
 
@@ -218,9 +218,9 @@ def test_a_method_may_be_evaluated_in_its_own_way() -> None:
     assert changed.evaluate_for("good") == replace(recipe.evaluate, method="crown", limit=5)
     assert changed.evaluate.method == "best"
     for setting in ("evaluate.method=magic", "evaluate.good.method=magic"):
-        with pytest.raises(ProodError, match="method = 'magic' is not one of best, "):
+        with pytest.raises(UnknownName, match="'magic'"):
             recipe.with_settings("plain", [setting])
-    with pytest.raises(ProodError, match=r"unknown key 'methods' in \[evaluate.good\]: did you mean 'method'"):
+    with pytest.raises(UnknownName, match=r"'methods'.*\[evaluate.good\].*'method'"):
         recipe.with_settings("good", ["evaluate.good.methods=ibp"])
 
 
@@ -318,7 +318,7 @@ def test_a_method_without_a_table_gets_one() -> None:
 
 @pytest.mark.parametrize("setting", ["train.epochs", "epochs=5", "=5", "", "5"])
 def test_refuses_settings_it_cannot_read(setting: str) -> None:
-    with pytest.raises(ProodError, match=r"cannot read the setting .* write it as train.epochs=5"):
+    with pytest.raises(BadValue, match=r"train.epochs=5"):
         changed("plain", setting)
 
 
@@ -382,7 +382,7 @@ def test_refuses_wrong_settings_by_name(setting: str, complaint: str) -> None:
     ids=range(7),
 )
 def test_refuses_what_no_number_or_nesting_can_be(setting: str, complaint: str) -> None:
-    with pytest.raises(ProodError, match=complaint) as error:
+    with pytest.raises(BadValue, match=complaint) as error:
         changed("plain", setting)
     assert len(str(error.value)) < 200
 
@@ -405,7 +405,7 @@ def test_refuses_wrong_settings_of_the_discriminator(setting: str, complaint: st
 
 
 def test_refuses_settings_of_an_unknown_method() -> None:
-    with pytest.raises(ProodError, match="unknown method 'prod': did you mean 'prood'"):
+    with pytest.raises(ProodError, match=r"'prod'.*'prood'"):
         changed("prod", "train.epochs=5")
 
 
@@ -442,9 +442,9 @@ def test_refuses_wrong_documents(changes: dict[str, Any], complaint: str) -> Non
 
 def test_a_method_that_the_recipe_lacks() -> None:
     recipe = parse(document(), "mine")
-    with pytest.raises(ProodError, match=r"recipe 'mine' has no table \[train.oe\]"):
+    with pytest.raises(UnknownName, match=r"'mine'.*\[train.oe\]"):
         recipe.options("oe")
-    with pytest.raises(ProodError, match="unknown method 'prod'"):
+    with pytest.raises(UnknownName, match="'prod'"):
         recipe.method("prod")
 
 
@@ -470,7 +470,7 @@ def test_a_file_of_ones_own_is_named_by_its_stem(tmp_path: Path) -> None:
 def test_refuses_what_is_no_toml(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.toml"
     file.write_bytes(content)
-    with pytest.raises(ProodError, match="is not valid TOML"):
+    with pytest.raises(Damaged, match="TOML"):
         load_recipe(str(file))
 
 
@@ -483,5 +483,5 @@ def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cifar11", "", ".", "no/such/file.toml"])
 def test_an_unknown_recipe_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ProodError, match=r"choose one of .*quickstart.*or give a .toml file"):
+    with pytest.raises(UnknownName):
         load_recipe(name)

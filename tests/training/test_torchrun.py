@@ -57,6 +57,7 @@ def whole(toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["processes.stop()", "", "raise SystemExit(0)"])
 def test_no_thread_outlives_the_group(last: str, tmp_path: Path) -> None:
     """One that does may abort a process that has done all its work."""
@@ -81,6 +82,7 @@ def test_no_thread_outlives_the_group(last: str, tmp_path: Path) -> None:
     assert printed.count("checked") == 2, printed
 
 
+@pytest.mark.slow
 def test_two_processes_train_and_evaluate(whole: Path, toml: Path) -> None:
     assert steps(whole) == [4 * (epoch + 1) for epoch in range(EPOCHS)]
     sets = (f"npz:{toml.parent}/inside.npz", f"npz:{toml.parent}/outside.npz")
@@ -90,6 +92,7 @@ def test_two_processes_train_and_evaluate(whole: Path, toml: Path) -> None:
     assert (result["images"], result["gauc"]) == (12, 0)
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_job_and_resume_continues_it(whole: Path, toml: Path, tmp_path: Path) -> None:
     run = tmp_path / "oe"
     command = (*TRAIN, "--recipe", str(toml), "--run", str(run))
@@ -113,6 +116,7 @@ def test_a_killed_process_ends_the_job_and_resume_continues_it(whole: Path, toml
     same_weights(run, whole)
 
 
+@pytest.mark.slow
 def test_two_agents_that_meet_on_a_port_are_one_job(whole: Path, toml: Path, tmp_path: Path) -> None:
     """What several machines do, each with an agent and a process of its own."""
     with socket.socket() as free:

@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from prood import data
-from prood.errors import Mismatch, ProodError
+from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method, base
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
 from prood.models.energy import Energy
@@ -151,9 +151,9 @@ def test_a_finished_run_is_returned_as_it_is(runs: Path, recipe: Recipe, monkeyp
 
 
 def test_a_folder_with_a_run_is_not_taken(runs: Path, recipe: Recipe) -> None:
-    with pytest.raises(ProodError, match="holds a run already: continue it with --resume"):
+    with pytest.raises(AlreadyThere, match="--resume"):
         fit("plain", recipe, runs / "plain")
-    with pytest.raises(ProodError, match="holds a run already"):
+    with pytest.raises(AlreadyThere):
         combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=2.0)
 
 
@@ -164,7 +164,7 @@ def test_a_run_from_before_an_option_existed_has_its_default(runs: Path, recipe:
     del settings["augment"]["border"], settings["train"]["drop_factor"]
     file.write_text(json.dumps(settings))
     fit("plain", recipe, tmp_path / "plain", resume=True)
-    with pytest.raises(ProodError, match=r"other settings \(augment.border\)"):
+    with pytest.raises(Mismatch, match=r"\(augment.border\)"):
         fit("plain", recipe.with_settings("plain", ["augment.border=reflect"]), tmp_path / "plain", resume=True)
 
 
@@ -195,14 +195,14 @@ def test_every_method_has_defaults_for_what_it_may_be_told(method: str) -> None:
     ],
 )
 def test_resuming_with_other_settings_names_them(settings: list[str], named: str, runs: Path, recipe: Recipe) -> None:
-    with pytest.raises(ProodError, match=rf"was started with other settings \({named}\)"):
+    with pytest.raises(Mismatch, match=rf"\({named}\)"):
         fit("plain", recipe.with_settings("plain", settings), runs / "plain", resume=True)
 
 
 def test_resuming_another_method_or_shift_is_refused(runs: Path, recipe: Recipe) -> None:
-    with pytest.raises(ProodError, match="method"):
+    with pytest.raises(Mismatch):
         fit("oe", recipe, runs / "plain", resume=True)
-    with pytest.raises(ProodError, match=r"other settings \(shift\)"):
+    with pytest.raises(Mismatch):
         fit("prood", recipe, runs / "prood", discriminator=runs / "discriminator", shift=9.0, resume=True)
 
 
@@ -210,7 +210,7 @@ def test_combining_again_gives_the_same(runs: Path) -> None:
     before = Run(runs / "prood-s").model.read_bytes()
     combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=2.0, resume=True)
     assert Run(runs / "prood-s").model.read_bytes() == before
-    with pytest.raises(ProodError, match=r"other settings \(shift\)"):
+    with pytest.raises(Mismatch):
         combine(runs / "oe", runs / "discriminator", runs / "prood-s", shift=3.0, resume=True)
 
 
@@ -275,19 +275,19 @@ def test_holding_back_takes_images_of_sets_that_stay_on_disk_and_of_noise(recipe
 
 
 def test_holding_back_too_much_or_nothing_is_refused(recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.raises(ProodError, match=r"recipe 'toy' holds no images back: say how many with data\.held_back"):
+    with pytest.raises(NotFound, match=r"'toy'.*data\.held_back"):
         held_back(recipe)
     for count in (96, 1000):
         changed = recipe.with_settings("plain", [f"data.held_back={count}"])
-        with pytest.raises(ProodError, match=r"has 96 images and cannot hold back .*: choose 1 to 95"):
+        with pytest.raises(BadValue, match=r"96.*95"):
             held_back(changed)
-        with pytest.raises(ProodError, match=r"has 96 images and cannot hold back .*: choose 1 to 95"):
+        with pytest.raises(BadValue, match=r"96.*95"):
             fit("plain", changed, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_resuming_with_another_number_held_back_is_refused(runs: Path, recipe: Recipe) -> None:
-    with pytest.raises(ProodError, match=r"other settings \(data.*, held_back\)"):
+    with pytest.raises(Mismatch, match="held_back"):
         fit("plain", recipe.with_settings("plain", ["data.held_back=5"]), runs / "plain", resume=True)
 
 
@@ -312,13 +312,11 @@ def test_a_constant_discriminator_is_an_error_with_the_model_kept(
 
     monkeypatch.setattr(base, "build", dead)
     short = recipe.with_settings("discriminator", [f"train.bound={bound}"])
-    with pytest.raises(
-        ProodError, match=r"trained to the end, but the discriminator has gone constant .*: try a longer"
-    ):
+    with pytest.raises(Diverged):
         train("discriminator", short, tmp_path / "run", device="cpu", console=console)
     assert said().count("warning") == 1
     assert isinstance(load(tmp_path / "run")[0], Discriminator)
-    with pytest.raises(ProodError, match="gone constant"):  # nor does it pass for healthy later
+    with pytest.raises(Diverged):  # nor does it pass for healthy later
         train("discriminator", short, tmp_path / "run", device="cpu", resume=True)
 
 
@@ -326,15 +324,15 @@ def test_a_constant_discriminator_is_an_error_with_the_model_kept(
 
 
 def test_semi_joint_training_needs_a_discriminator(runs: Path, recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.raises(ProodError, match="needs a trained discriminator: give one with --discriminator RUN"):
+    with pytest.raises(BadValue, match=r"--discriminator.*RUN"):
         fit("prood", recipe, tmp_path / "run")
     for wrong in ("plain", "prood"):
-        with pytest.raises(ProodError, match="holds no discriminator: train one with 'prood train discriminator'"):
+        with pytest.raises(NotFound):
             fit("prood", recipe, tmp_path / "run", discriminator=runs / wrong)
-    with pytest.raises(ProodError, match="there is no model at"):
+    with pytest.raises(NotFound):
         fit("prood", recipe, tmp_path / "run", discriminator=tmp_path / "nowhere")
     for options in ({"discriminator": runs / "discriminator"}, {"shift": 1.0}):
-        with pytest.raises(ProodError, match="--discriminator and --shift belong to 'prood train prood', not to oe"):
+        with pytest.raises(BadValue, match=r"--discriminator.*--shift"):
             fit("oe", recipe, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
 
@@ -347,7 +345,7 @@ def test_other_images_under_the_same_name_are_not_resumed(recipe: Recipe, tmp_pa
     fit("plain", changed, tmp_path / "run")
     images[0, 0, 0] ^= 1
     np.savez(file, images=images, labels=np.arange(48) % 3)
-    with pytest.raises(ProodError, match=r"other settings \(data"):
+    with pytest.raises(Mismatch):
         fit("plain", changed, tmp_path / "run", resume=True)
 
 
@@ -361,13 +359,13 @@ def test_a_mistake_does_not_claim_the_folder(recipe: Recipe, tmp_path: Path) -> 
 
 def test_combine_refuses_the_wrong_kinds(runs: Path, tmp_path: Path) -> None:
     for wrong, kind in (("discriminator", "Discriminator"), ("prood", "ProoD")):
-        with pytest.raises(ProodError, match=f"holds a {kind}: give a plain classifier to combine"):
+        with pytest.raises(BadValue, match=kind):
             combine(runs / wrong, runs / "discriminator", tmp_path / "run", shift=0.0)
-    with pytest.raises(ProodError, match="oe holds no discriminator"):
+    with pytest.raises(NotFound):
         combine(runs / "oe", runs / "oe", tmp_path / "run", shift=0.0)
-    with pytest.raises(ProodError, match="there is no model at"):
+    with pytest.raises(NotFound):
         combine(tmp_path / "nowhere", runs / "discriminator", tmp_path / "run", shift=0.0)
-    with pytest.raises(ProodError, match="finite"):
+    with pytest.raises(BadValue):
         combine(runs / "oe", runs / "discriminator", tmp_path / "run", shift=float("nan"))
     assert not (tmp_path / "run").exists()
 
@@ -393,13 +391,13 @@ def test_every_refusal_is_one_line(runs: Path, recipe: Recipe, tmp_path: Path) -
 
 @pytest.mark.parametrize("device", ["banana", "cuda:99"])
 def test_refuses_a_device_that_is_not_there(device: str, recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.raises(ProodError, match=f"there is no device '{device}' here: choose cpu"):
+    with pytest.raises(UnknownName, match=f"'{device}'"):
         train("plain", recipe, tmp_path / "run", device=device)
 
 
 def test_a_classifier_needs_labels_and_a_discriminator_does_not(recipe: Recipe, tmp_path: Path) -> None:
     swapped = [f"data.inside={recipe.data.outside}", f"data.outside={recipe.data.inside}", "train.epochs=0.25"]
-    with pytest.raises(ProodError, match=r"outside.npz has no labels: a classifier cannot be trained on it"):
+    with pytest.raises(NotFound, match=r"outside.npz"):
         fit("plain", recipe.with_settings("plain", swapped), tmp_path / "plain")
     fit("discriminator", recipe.with_settings("discriminator", swapped), tmp_path / "discriminator")
 
@@ -419,14 +417,14 @@ def test_a_run_folder_that_holds_a_foreign_model_is_refused(recipe: Recipe, tmp_
     model = small(3)
     model.architecture = {"name": "small", "classes": 3}  # type: ignore[assignment]
     save(model, tmp_path / "model.safetensors")
-    with pytest.raises(ProodError, match="holds a model but no recipe"):
+    with pytest.raises(AlreadyThere):
         fit("plain", recipe, tmp_path)
 
 
 def test_colour_images_are_refused_by_a_grey_discriminator_set(recipe: Recipe, tmp_path: Path) -> None:
     np.savez(tmp_path / "colour.npz", images=np.zeros((30, 8, 8, 3), np.uint8))
     settings = [f"data.outside=npz:{tmp_path / 'colour.npz'}"]
-    with pytest.raises(ProodError, match="different shapes"):
+    with pytest.raises(Mismatch):
         fit("discriminator", recipe.with_settings("discriminator", settings), tmp_path / "run")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from prood import data
 from prood.data import ImageSet, StoredSet
 from prood.data.formats.pictures import decode, fit, has_frames
-from prood.errors import ProodError
+from prood.errors import Mismatch, Unsupported
 
 Shape = tuple[int, int, int]
 
@@ -53,7 +53,7 @@ def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> Inputs:
             continue
         images = data.open_set(name, shape=shape, split="test")
         if images.shape != shape:
-            raise ProodError(f"{name} has images of shape {images.shape}, and the model takes {shape}")
+            raise Mismatch(f"{name} has images of shape {images.shape}, and the model takes {shape}")
         sets[images.name] = images
         found += [(images.name, row) for row in range(len(images) if limit is None else min(limit, len(images)))]
     return Inputs(tuple(found), sets, shape)
@@ -70,5 +70,5 @@ def _still(path: Path) -> Image.Image:
             except Exception:  # a second one that is damaged is one, too
                 several = True
     if several:
-        raise ProodError(f"{path} has several frames or pages: save the one that is meant as a picture")
+        raise Unsupported(f"{path} has several frames or pages: save the one that is meant as a picture")
     return picture

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, Unsupported
 from prood.version import __version__
 
 FORMAT = 1
@@ -134,7 +134,7 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise ProodError(f"cannot read {path}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {path}: {error.strerror}") from None
     note = ""
     if lines[-1] and not _is_json(lines[-1]):
         note = f"line {len(lines)} of {path} was cut off and is left out"
@@ -146,7 +146,7 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
         try:
             found.append(Certificate.from_json(line.decode()))
         except ValueError as error:
-            raise ProodError(f"line {number} of {path} is no certificate: {error}") from None
+            raise Damaged(f"line {number} of {path} is no certificate: {error}") from None
     return found, note
 
 
@@ -161,7 +161,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def image_sha256(image: NDArray[np.float32]) -> str:
     """Of the text `float32(C, H, W)` and the little-endian bytes of the pixels in [0, 1]."""
     if image.dtype != np.float32:
-        raise ProodError(f"an image is hashed as float32, not as {image.dtype}")
+        raise Unsupported(f"an image is hashed as float32, not as {image.dtype}")
     digest = hashlib.sha256(f"float32{tuple(image.shape)}".encode())
     digest.update(np.ascontiguousarray(image, dtype="<f4").tobytes())
     return digest.hexdigest()

@@ -93,7 +93,7 @@ def check(
 
     from prood.data import find
     from prood.data.check import check as measure
-    from prood.errors import ProodError
+    from prood.errors import Damaged
 
     console = Console()
     findings = [finding for name in sets for finding in measure(name, console, everything=everything)]
@@ -101,7 +101,7 @@ def check(
     if wrong:
         public = any(find(name).public for name in wrong)
         hint = "; 'prood data fetch NAME --again' replaces a public set" if public else ""
-        raise ProodError(f"not what it should be: {', '.join(wrong)}{hint}")
+        raise Damaged(f"not what it should be: {', '.join(wrong)}{hint}")
 
 
 @data.command()

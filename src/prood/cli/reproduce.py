@@ -195,7 +195,7 @@ def claims(
     """
     from prood import processes
     from prood.cli.console import console
-    from prood.errors import ProodError
+    from prood.errors import Mismatch, Refuted
     from prood.evaluation import parse_radii
     from prood.report.claims import claims_table
     from prood.studies import check_claims
@@ -216,10 +216,10 @@ def claims(
     processes.stop()
     compared = [claim for claim in found if claim.same_images]
     if not compared:
-        raise ProodError("none of these sets has the images here that were published: get the same ones")
+        raise Mismatch("none of these sets has the images here that were published: get the same ones")
     failed = sum(not claim.holds for claim in compared)
     if failed:
-        raise ProodError(f"{failed} of {len(compared)} evaluations differ from what {file} says")
+        raise Refuted(f"{failed} of {len(compared)} evaluations differ from what {file} says")
 
 
 def _perform(experiments: Sequence[Experiment], asked: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def results(
 
 def _check(page: Path, text: str | None, folder: Path, docs: Path) -> None:
     """That the file is there and, where a text is given, says that."""
-    from prood.errors import ProodError
+    from prood.errors import Mismatch
 
     if not page.is_file() or (text is not None and page.read_text(encoding="utf-8") != text):
-        raise ProodError(f"{page} is not what {folder} says: write it with 'prood results {folder} --docs {docs}'")
+        raise Mismatch(f"{page} is not what {folder} says: write it with 'prood results {folder} --docs {docs}'")

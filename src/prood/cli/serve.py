@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.pretrained import listed
 
 
@@ -59,7 +59,7 @@ def serve(
     cores = os.cpu_count() or 1
     if threads is not None:
         if threads > cores:  # thousands end the process inside torch
-            raise ProodError(f"--threads {threads} is more than this machine's {cores} cores: give {cores} or fewer")
+            raise BadValue(f"--threads {threads} is more than this machine's {cores} cores: give {cores} or fewer")
         torch.set_num_threads(threads)
     options = Options(
         batch=batch,

@@ -41,18 +41,18 @@ def verify(
     from prood.certification import read
     from prood.certification.verify import Verifier
     from prood.data import find
-    from prood.errors import ProodError
+    from prood.errors import Damaged, NotFound, ProodError, Refuted
     from prood.models import model_path
 
     if model is not None and not model_path(model).is_file():  # a mistake, not an open question
-        raise ProodError(f"there is no model at {model_path(model)}: say with --model where it is now")
+        raise NotFound(f"there is no model at {model_path(model)}: say with --model where it is now")
     if input is not None and not Path(input).exists():
         find(input)  # refuses what is no image set either
     found, note = read(certificates)
     if note:
         Console(stderr=True).print(f"note: {note}", highlight=False, soft_wrap=True, markup=False)
     if not found:
-        raise ProodError(f"{certificates} holds no certificate")
+        raise NotFound(f"{certificates} holds no certificate")
     console = Console()
     verifier = Verifier(model=model, input=input)
     counts = dict.fromkeys(_COLOURS, 0)
@@ -79,9 +79,9 @@ def verify(
     if not as_json:
         console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()), highlight=False)
     if counts["refuted"]:
-        raise ProodError(f"{counts['refuted']} of {sum(counts.values())} certificates are refuted")
+        raise Refuted(f"{counts['refuted']} of {sum(counts.values())} certificates are refuted")
     if note and strict:
-        raise ProodError(f"{certificates} is not whole: {note}")
+        raise Damaged(f"{certificates} is not whole: {note}")
     if counts["not decided"]:
         text = f"{counts['not decided']} of {sum(counts.values())} certificates are not decided"
         if strict:

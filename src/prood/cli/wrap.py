@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 
 
 def wrap(
@@ -73,7 +73,7 @@ def wrap(
         classes=None if classes is None else read_classes(classes),
     )
     if calibrate is None and (tpr, confidence) != (0.95, 0.95):
-        raise ProodError("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
+        raise BadValue("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
     made = guard(
         classifier,
         discriminator,
@@ -98,14 +98,14 @@ def _image(text: str) -> tuple[int, int, int]:
     if len(sides) == 1:
         return 3, sides[0], sides[0]
     if len(sides) != 3:
-        raise ProodError(f"{text!r} is no shape of an image: write 224, or 3x224x224")
+        raise BadValue(f"{text!r} is no shape of an image: write 224, or 3x224x224")
     return sides[0], sides[1], sides[2]
 
 
 def _side(text: str) -> int | tuple[int, int]:
     sides = _whole(text)
     if len(sides) > 2:
-        raise ProodError(f"{text!r} is no size: write 256 for the shorter side, or 256x256")
+        raise BadValue(f"{text!r} is no size: write 256 for the shorter side, or 256x256")
     return sides[0] if len(sides) == 1 else (sides[0], sides[1])
 
 
@@ -113,11 +113,11 @@ def _whole(text: str) -> list[int]:
     try:
         return [int(side) for side in text.lower().replace("×", "x").split("x")]
     except ValueError:
-        raise ProodError(f"{text!r} is no size: write whole numbers, as in 224 or 3x224x224") from None
+        raise BadValue(f"{text!r} is no size: write whole numbers, as in 224 or 3x224x224") from None
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(number) for number in text.split(","))
     except ValueError:
-        raise ProodError(f"{text!r} is no list of numbers: write 0.485,0.456,0.406") from None
+        raise BadValue(f"{text!r} is no list of numbers: write 0.485,0.456,0.406") from None

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from prood.data import ImageSet
 from prood.data.formats.pictures import decode, fit, plain
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch, Unsupported
 
 Shape = tuple[int, int, int]
 One: TypeAlias = Tensor | NDArray[Any] | Image.Image | Path | str | ImageSet
@@ -39,7 +39,7 @@ def read(images: Images, shape: Shape, *, batch: int) -> Iterator[Tensor]:
     Pictures are decoded when their turn comes, so a long list of paths needs no memory.
     """
     if batch < 1:
-        raise ProodError(f"a batch holds at least one image, not {batch}")
+        raise BadValue(f"a batch holds at least one image, not {batch}")
     rows = _rows(images, shape)
     for start in range(0, len(rows), batch):
         stack = torch.stack([_pixels(row, shape) for row in rows[start : start + batch]])
@@ -61,7 +61,7 @@ def _rows(images: Images, shape: Shape) -> list[_Row]:
         return [images]
     if isinstance(images, list | tuple):
         return [row for one in images for row in _rows(one, shape)]
-    raise ProodError(
+    raise BadValue(
         f"images come as tensors, arrays, Pillow images, paths, image sets or lists of these, not as {type(images)}"
     )
 
@@ -72,7 +72,7 @@ def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
     size = array.shape[-3:]
     last = size == (height, width, channels) and channels in (1, 3) and array.dtype == np.uint8
     if last and size == shape:
-        raise ProodError(
+        raise BadValue(
             f"an array of shape {array.shape} may have its channels first or last: pass torch.from_numpy(…) with the "
             "channels first"
         )
@@ -81,19 +81,19 @@ def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
     try:
         tensor = torch.from_numpy(np.ascontiguousarray(array))
     except TypeError:
-        raise ProodError(f"pixels are uint8 or floating point, not {array.dtype}") from None
+        raise BadValue(f"pixels are uint8 or floating point, not {array.dtype}") from None
     return _checked(tensor, array.shape, shape)
 
 
 def _checked(images: Tensor, given: tuple[int, ...], shape: Shape) -> Tensor:
     """(N, C, H, W), of this shape and a type that has a meaning as pixels."""
     if images.ndim not in (3, 4) or tuple(images.shape[-3:]) != shape:
-        raise ProodError(
+        raise Mismatch(
             f"images of shape {given} do not fit the model, which takes (N, {', '.join(map(str, shape))}) or one image "
             f"of shape {shape}; to have other sizes cut and resized, pass Pillow images or paths"
         )
     if images.dtype != torch.uint8 and not images.is_floating_point():
-        raise ProodError(f"pixels are uint8 (0 to 255) or floating point (0 to 1), not {images.dtype}")
+        raise BadValue(f"pixels are uint8 (0 to 255) or floating point (0 to 1), not {images.dtype}")
     return images if images.ndim == 4 else images[None]
 
 
@@ -105,7 +105,7 @@ def _pixels(row: _Row, shape: Shape) -> Tensor:
             row.load()
             row = fit(plain(row), shape)
         except (ValueError, OSError, SyntaxError) as error:  # SyntaxError: how Pillow calls a damaged PNG
-            raise ProodError(f"cannot use the Pillow image of mode {row.mode}: {error}") from None
+            raise Unsupported(f"cannot use the Pillow image of mode {row.mode}: {error}") from None
     row = row.detach().cpu()
     return row.float() / 255 if row.dtype == torch.uint8 else row.float()
 
@@ -118,8 +118,8 @@ def _check_range(stack: Tensor, start: int) -> None:
     place = int((~good).nonzero()[0])
     low, high = stack[place].min().item(), stack[place].max().item()
     if low != low:
-        raise ProodError(f"image {start + place} has a pixel that is NaN: look where it comes from")
-    raise ProodError(
+        raise BadValue(f"image {start + place} has a pixel that is NaN: look where it comes from")
+    raise BadValue(
         f"image {start + place} has pixels from {low:g} to {high:g}: they must lie in [0, 1]; divide bytes by 255, "
         "and leave the normalisation to the model"
     )

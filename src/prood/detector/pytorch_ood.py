@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from prood.detector.detector import Detector
-from prood.errors import ProodError
+from prood.errors import Unsupported
 
 _NO_FEATURES = (
     "a certified detector scores images, not features: its discriminator looks at the pixels; use {}(images) instead"
@@ -46,14 +46,14 @@ class OutlierScore:
         return self
 
     def fit_features(self, x: Tensor, y: Tensor) -> OutlierScore:
-        raise ProodError(_NO_FEATURES.format("fit"))
+        raise Unsupported(_NO_FEATURES.format("fit"))
 
     def predict(self, x: Tensor) -> Tensor:
         """One float64 number per image, on the device of the images."""
         return torch.from_numpy(-self.detector.predict(x).score).to(x.device)
 
     def predict_features(self, x: Tensor) -> Tensor:
-        raise ProodError(_NO_FEATURES.format("predict"))
+        raise Unsupported(_NO_FEATURES.format("predict"))
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.predict(x)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from prood import bounds
 from prood.bounds import BlockedLinear, NegativeLinear, Normalise
 from prood.bounds.registry import Pullback, Slopes
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 from prood.models.architectures import architecture, spec_of
 
 IMAGE = (3, 32, 32)
@@ -54,13 +54,15 @@ class Discriminator(nn.Module):
     def __init__(self, network: nn.Sequential, guard: float = 0.0) -> None:
         super().__init__()
         if not 0 <= guard <= torch.finfo(torch.float32).max:  # in which it is multiplied
-            raise ProodError(f"the weight of the guard is a finite number that is not negative, not {guard}")
+            raise BadValue(f"the weight of the guard is a finite number that is not negative, not {guard}")
         if type(network).forward is not nn.Sequential.forward:
-            raise ProodError(f"a discriminator is made from a plain nn.Sequential, not from a {type(network).__name__}")
+            raise Unsupported(
+                f"a discriminator is made from a plain nn.Sequential, not from a {type(network).__name__}"
+            )
         if len(network) < 3 or type(network[-1]) is not NegativeLinear or network[-1].out_features != 1:
-            raise ProodError("a discriminator must end in NegativeLinear(n, 1): the asymptotic guarantee needs it")
+            raise Unsupported("a discriminator must end in NegativeLinear(n, 1): the asymptotic guarantee needs it")
         if type(network[-2]) is not nn.ReLU:
-            raise ProodError(
+            raise Unsupported(
                 f"the last activation of a discriminator must be a plain nn.ReLU, not {type(network[-2]).__name__}: "
                 "values below zero under negative weights would void the asymptotic guarantee"
             )
@@ -81,9 +83,7 @@ class Discriminator(nn.Module):
     def image(self) -> tuple[int, int, int]:
         """Channels, height and width of the images that it takes, as its description says."""
         if not hasattr(self, "architecture"):
-            raise ProodError(
-                "the discriminator does not say what images it takes: give image=(channels, height, width)"
-            )
+            raise BadValue("the discriminator does not say what images it takes: give image=(channels, height, width)")
         channels, height, width = spec_of(self).get("image", IMAGE)
         return int(channels), int(height), int(width)
 
@@ -154,12 +154,12 @@ def discriminator(
 ) -> Discriminator:
     """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
     if len(image) != 3 or not all(isinstance(side, int) and 0 < side < 2**20 for side in image):
-        raise ProodError(f"an image has the shape (channels, height, width), not {tuple(image)!s:.80}")
+        raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)!s:.80}")
     if size not in SIZES:
-        raise ProodError(f"unknown discriminator size {size!r}: choose one of {', '.join(SIZES)}")
+        raise UnknownName(f"unknown discriminator size {size!r}: choose one of {', '.join(SIZES)}")
     layers, features = body(SIZES[size], image, mean, std)
     if not features:
-        raise ProodError(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
+        raise BadValue(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
     return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), guard)
 
 

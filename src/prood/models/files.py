@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from prood import pretrained
 from prood.atomic import write_bytes
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess, NotFound, Unsupported
 from prood.models.architectures import build, spec_of
 from prood.models.joint import ProoD
 from prood.models.metadata import FORMAT, Metadata
@@ -53,7 +53,7 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
     try:
         metadata = Metadata(architecture=spec_of(model), **facts)
     except ValueError as error:
-        raise ProodError(f"cannot save the model: {error}") from None
+        raise Unsupported(f"cannot save the model: {error}") from None
     values = {name: _stored(name, value) if half else value for name, value in model.state_dict().items()}
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in values.items()}
     for part in wrapped_parts(model):
@@ -83,7 +83,7 @@ def _stored(name: str, value: Tensor) -> Tensor:
     short = value.half()
     if not short.isfinite().all():
         wrong = value[~short.isfinite()][0].item()
-        raise ProodError(f"half precision cannot hold {wrong:g} in {name}: save the model with half=False")
+        raise Unsupported(f"half precision cannot hold {wrong:g} in {name}: save the model with half=False")
     return short
 
 
@@ -97,7 +97,7 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
     model = build(metadata.architecture)
     wrong = _mismatch(model.state_dict(), tensors)
     if wrong:
-        raise ProodError(f"{model_path(path)} does not hold the model that it describes: {wrong}")
+        raise Damaged(f"{model_path(path)} does not hold the model that it describes: {wrong}")
     model.load_state_dict(tensors)
     for part in wrapped_parts(model):
         part.attach(model_path(path).parent)
@@ -116,19 +116,19 @@ def fingerprint(model: nn.Module) -> str:
 def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, torch.Tensor]]:
     file = model_path(path)
     if not file.is_file():
-        raise ProodError(f"there is no model at {file}: {_advice(path)}")
+        raise NotFound(f"there is no model at {file}: {_advice(path)}")
     try:
         file.open("rb").close()  # what may not be read looks missing to safetensors
     except OSError as error:
-        raise ProodError(f"cannot read {file}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
     try:
         with safe_open(file, framework="pt") as opened:
             facts = (opened.metadata() or {}).get(KEY)
             values = {name: opened.get_tensor(name) for name in opened.keys()} if tensors else {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise ProodError(f"{file} is damaged or no safetensors file ({error}): copy or train it again") from None
+        raise Damaged(f"{file} is damaged or no safetensors file ({error}): copy or train it again") from None
     if facts is None:
-        raise ProodError(f"{file} was not written by Prood: it lacks the description of its model")
+        raise Damaged(f"{file} was not written by Prood: it lacks the description of its model")
     return _parse(facts, file), values
 
 
@@ -142,7 +142,7 @@ def _parse(facts: str, file: Path) -> Metadata:
     try:
         values = json.loads(facts)
         if int(values["format"]) > FORMAT:
-            raise ProodError(
+            raise Unsupported(
                 f"{file} was written by Prood {values.get('version')} in a newer format: "
                 "update with 'pip install -U prood'"
             )
@@ -150,7 +150,7 @@ def _parse(facts: str, file: Path) -> Metadata:
         values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it
         return Metadata(**{name: value for name, value in values.items() if name in known})
     except (ValueError, KeyError, TypeError) as error:
-        raise ProodError(f"{file} has an unreadable description of its model ({error!r}): train it again") from None
+        raise Damaged(f"{file} has an unreadable description of its model ({error!r}): train it again") from None
 
 
 def _mismatch(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor]) -> str:

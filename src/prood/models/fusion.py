@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.errors import ProodError
+from prood.errors import BadValue
 from prood.models.architectures import Spec, architecture, build
 from prood.models.confidence import confidence_of
 from prood.models.discriminators import Discriminator
@@ -47,7 +47,7 @@ class Curve:
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(value) for value in astuple(self)) or self.sharpness <= 0:
-            raise ProodError(f"a fusion's curve has finite numbers and a positive sharpness: not {self}")
+            raise BadValue(f"a fusion's curve has finite numbers and a positive sharpness: not {self}")
 
     @classmethod
     def shifted(cls, shift: float) -> Curve:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood import bounds
-from prood.errors import ProodError
+from prood.errors import BadValue, Unsupported
 from prood.models.architectures import Spec, architecture, build, spec_of
 from prood.models.confidence import checked_threshold, confidence_bound, confidence_of, score_below
 from prood.models.discriminators import Discriminator
@@ -70,9 +70,9 @@ class ProoD(nn.Module):
     def __init__(self, classifier: nn.Module, discriminator: Discriminator, shift: float = 0.0) -> None:
         super().__init__()
         if not isinstance(discriminator, Discriminator):
-            raise ProodError(f"ProoD needs a prood.Discriminator as its second part, not {type(discriminator)}")
+            raise BadValue(f"ProoD needs a prood.Discriminator as its second part, not {type(discriminator)}")
         if not abs(shift) <= torch.finfo(torch.float32).max:  # in which it is kept
-            raise ProodError(f"the shift must be a finite number, not {shift}")
+            raise BadValue(f"the shift must be a finite number, not {shift}")
         self.classifier = classifier
         self.discriminator = discriminator
         self.about = None
@@ -100,7 +100,7 @@ class ProoD(nn.Module):
         """The classifier's own logits."""
         logits = self.classifier(images)
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
-            raise ProodError("the classifier must return logits of shape (images, classes) with two classes or more")
+            raise Unsupported("the classifier must return logits of shape (images, classes) with two classes or more")
         return logits
 
     def in_logit(self, images: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ def test_decided_images_are_left_alone(
     assert visits == {"climb": 12, "alpha": 0, "crown": 0, "branch": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arithmetic", ["plain", "sound"])
 def test_each_stage_sees_what_the_one_before_left_open(
     network: nn.Sequential, visits: dict[str, int], quick: Budget, arithmetic
@@ -91,6 +92,7 @@ def test_a_budget_holds_from_the_first_pass_over_a_ball_on(network: nn.Sequentia
     assert asked == [quick]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l2", "l1"])
 def test_points_outside_of_the_ball_decide_nothing(network: nn.Sequential, quick: Budget, norm, monkeypatch) -> None:
     """The box around the ball contains larger values than the ball: none may be taken for attained."""

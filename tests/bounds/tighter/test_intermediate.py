@@ -39,6 +39,7 @@ def ball(x: Tensor, sound: bool) -> Box:
     return replace(Box.ball(x, 0.05, points=x), anchored=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sound", [False, True])
 @pytest.mark.parametrize("steps", [0, 3])
 @torch.no_grad()
@@ -62,6 +63,7 @@ def test_windows_give_the_bounds_of_whole_images(sound: bool, steps: int) -> Non
     assert shrunk > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sound", [False, True])
 @pytest.mark.parametrize("windows", [False, True])
 @torch.no_grad()

@@ -73,6 +73,7 @@ def test_the_bound_is_lowered_and_still_holds(climb: Callable[..., Tensor]) -> N
     assert (climb(network, linear.boxes[0], starts=6) <= together).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sound", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_any_slopes_of_what_is_lost_give_a_bound_and_good_ones_a_better_one(

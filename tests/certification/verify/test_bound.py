@@ -34,6 +34,7 @@ def points_of(ball: Ball, network: Network, count: int) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("norm", "size", "shape", "count"),
     [
@@ -116,6 +117,7 @@ def exact_value(network: Network, image) -> Fraction:
     return values[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_exact_values_stay_below_and_not_far(seed):
     """In exact arithmetic, on a grid over the whole ball; tiny networks have bounds that are nearly reached."""

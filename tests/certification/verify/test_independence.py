@@ -10,6 +10,7 @@ import prood.certification.verify as package
 FILES = sorted(Path(package.__file__).parent.rglob("*.py"))
 ALLOWED = (
     "prood.errors",
+    "prood.extras",
     "prood.atomic",
     "prood.pretrained",
     "prood.data",

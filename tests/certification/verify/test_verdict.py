@@ -13,7 +13,7 @@ from prood.certification.verify.counterexample import highest
 from prood.certification.verify.exact import flint
 from prood.certification.verify.network import read_model
 from prood.data import load as load_images
-from prood.errors import ProodError
+from prood.errors import MissingPackage
 from prood.models import load
 
 
@@ -59,6 +59,7 @@ def test_what_prood_computes_is_confirmed(case):
     assert found.seconds > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 @pytest.mark.parametrize("eps", [0.0, 0.02, 0.2])
 def test_a_bound_below_what_is_reached_is_refuted_and_never_confirmed(case, norm, eps):
@@ -197,6 +198,7 @@ def test_noise_and_pictures_are_images_too(make_model, certificate_of, tmp_path)
     assert verdict(replace(picture, input=replace(picture.input, name="none.png")))[0] == "not decided"
 
 
+@pytest.mark.slow
 def test_no_float32_value_is_ever_above_a_confirmed_bound(case, returned):
     """Bounds lowered until they are no longer confirmed: the last that was is still above all that float32 returns."""
     path, name, one = case
@@ -217,5 +219,5 @@ def test_without_flint_it_says_what_to_install(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "flint", None)
-    with pytest.raises(ProodError, match=r"pip install 'prood\[verify\]'"):
+    with pytest.raises(MissingPackage, match=r"'prood\[verify\]'"):
         flint()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad as zero_pad
 
 from prood.data import Augment, generator
-from prood.errors import ProodError
+from prood.errors import BadValue, Mismatch
 
 ALL = Augment(pad=3, flip=True, autoaugment=True, cutout=5, degrees=20, scale=0.25, rescaled=0.8)
 
@@ -167,6 +167,7 @@ def test_a_compiler_moves_pixels_where_a_cpu_moves_lines(
     assert not torch.equal(expected, images.float() / 255)
 
 
+@pytest.mark.slow
 def test_draws_stay_on_the_cpu_and_images_on_their_device() -> None:
     """The meta device computes nothing but refuses, like a GPU, to mix its tensors with those of the CPU."""
     draws = ALL.draw(6, generator(0))
@@ -191,15 +192,15 @@ def test_a_network_can_be_trained_on_the_result() -> None:
     ],
 )
 def test_refuses_options_that_make_no_sense(options: dict) -> None:
-    with pytest.raises(ProodError, match="choose"):
+    with pytest.raises(BadValue):
         Augment(**options)
 
 
 def test_refuses_draws_and_images_that_do_not_fit() -> None:
     augment = Augment(pad=1)
     draws = augment.draw(6, generator(0))
-    with pytest.raises(ProodError, match="6 × 14 draws"):
+    with pytest.raises(Mismatch, match="14"):
         augment.apply(pictures(6), draws[:5])
     for images in (torch.zeros(6, 1, 4, 4), pictures()[:, 0], pictures(6, 2)):
-        with pytest.raises(ProodError, match="uint8 images NCHW of 1 or 3 channels"):
+        with pytest.raises(BadValue, match=r"uint8.*NCHW"):
             augment.apply(images, draws)

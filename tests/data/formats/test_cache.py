@@ -17,7 +17,7 @@ from prood.data.formats import cache
 from prood.data.formats.cache import cached, open_cache
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED
-from prood.errors import ProodError
+from prood.errors import Damaged, NoAccess
 
 SHAPE = (3, 8, 8)
 
@@ -104,7 +104,7 @@ def test_damaged_pictures_are_left_out_and_named(
 def test_if_none_is_readable_it_says_so(root: Path, tmp_path: Path) -> None:
     for path in root.iterdir():
         path.write_bytes(b"no picture")
-    with pytest.raises(ProodError, match=f"none of the 10 pictures below {root} can be read"):
+    with pytest.raises(Damaged, match=rf"10.*{root}"):
         cached(tree(root), tmp_path / "cache" / "a.bin", "mine")
     assert not list((tmp_path / "cache").iterdir())
 
@@ -114,7 +114,7 @@ def test_a_picture_that_is_gone_stops_the_build(root: Path, tmp_path: Path) -> N
     some = tree(root)
     some.fingerprint()
     (root / "4.png").unlink()
-    with pytest.raises(ProodError, match=r"cannot read the image .*4\.png: No such file"):
+    with pytest.raises(Damaged, match=r"4\.png"):
         cached(some, tmp_path / "a.bin", "mine")
     assert not (tmp_path / "a.bin").exists()
 
@@ -192,7 +192,7 @@ def test_a_pickled_reader_is_small_and_reads_the_same(root: Path, tmp_path: Path
     assert torch.equal(copy.take([9, 0]), made.take([9, 0]))
     assert copy.fingerprint() == made.fingerprint()
     (tmp_path / "a.bin").unlink()
-    with pytest.raises(ProodError, match=r"cannot read .*a\.bin"):
+    with pytest.raises(Damaged, match=r"a\.bin"):
         pickle.loads(pickled).take([0])
 
 
@@ -220,6 +220,7 @@ print("set", made.load().fingerprint())
 """
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_builds_and_the_others_wait(root: Path, tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", PROGRAM, str(root), str(tmp_path / "a.bin")]
     runs = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -260,9 +261,9 @@ def test_leaves_the_filters_of_warnings_as_they_were(root: Path, tmp_path: Path)
 
 def test_a_full_or_closed_disk_is_one_line(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(ProodError, match=r"cannot write .*: (Not a directory|File exists)"):
+    with pytest.raises(NoAccess, match=r"cannot write .*: (Not a directory|File exists)"):
         cached(tree(root), tmp_path / "taken" / "a.bin", "mine")
     usage = shutil.disk_usage(tmp_path)._replace(free=100)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(ProodError, match=r"takes 0\.0 GB more and the disk has 0\.0 GB"):
+    with pytest.raises(NoAccess, match=r"0\.0.*0\.0"):
         cached(tree(root), tmp_path / "a.bin", "mine")

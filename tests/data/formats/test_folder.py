@@ -11,7 +11,7 @@ from prood.data import StoredSet, load, open_set, read_folder
 from prood.data.formats.folder import Tree, find_pictures, listed
 from prood.data.formats.names import Names
 from prood.data.formats.pictures import MIXED, decode, fit
-from prood.errors import ProodError
+from prood.errors import Damaged, Mismatch, NotFound, ProodError, Unsupported
 
 
 def save(path: Path, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> Path:
@@ -78,7 +78,7 @@ def test_with_a_shape_pictures_are_fitted_to_it(tmp_path: Path) -> None:
     assert torch.equal(read.load().images, torch.stack(expected))
     like = read.load()
     assert torch.equal(load(f"folder:{tmp_path}", like=like).images, like.images)
-    with pytest.raises(ProodError, match="1 or 3 channels"):
+    with pytest.raises(Mismatch):
         read_folder(tmp_path, (2, 16, 16)).load()
 
 
@@ -88,7 +88,7 @@ def test_without_one_all_must_have_the_first_ones(tmp_path: Path) -> None:
     read = read_folder(tmp_path)
     assert read.shape == (3, 5, 6)
     assert read.take([0]).shape == (1, 3, 5, 6)
-    with pytest.raises(ProodError, match=rf"{tmp_path / 'b.png'} has the shape \(3, 6, 5\).*resize them.*--like NAME"):
+    with pytest.raises(Mismatch, match=rf"{tmp_path / 'b.png'}.*--like.*NAME"):
         read.take([1])
 
 
@@ -98,7 +98,7 @@ def test_a_grey_set_refuses_colour_but_not_the_other_way_round(tmp_path: Path) -
     save(tmp_path / "colour/a.png")
     save(tmp_path / "colour/b.png", mode="L")
     assert read_folder(tmp_path / "grey").shape == (1, 5, 6)
-    with pytest.raises(ProodError, match=r"b\.png has the shape \(3, 5, 6\)"):
+    with pytest.raises(Mismatch, match=r"b\.png"):
         load(f"folder:{tmp_path / 'grey'}")
     assert load(f"folder:{tmp_path / 'colour'}").shape == (3, 5, 6)
 
@@ -108,12 +108,12 @@ def test_a_damaged_picture_among_good_ones_is_refused_when_it_is_read(classes: P
     bad.write_bytes(bad.read_bytes()[:60])
     read = read_folder(classes)
     assert read.take([0, 2]).shape == (2, 3, 5, 6)
-    with pytest.raises(ProodError, match=f"cannot read the image {bad}: "):
+    with pytest.raises(Damaged, match=str(bad)):
         read.load()
     bad.unlink()
-    with pytest.raises(ProodError, match=f"cannot read the image {bad}: No such file"):
+    with pytest.raises(ProodError, match=str(bad)):
         read.take([1])
-    with pytest.raises(ProodError, match=f"cannot read the image {bad}: No such file"):
+    with pytest.raises(ProodError, match=str(bad)):
         read.fingerprint()
 
 
@@ -122,23 +122,23 @@ def test_a_dangling_link_is_refused_and_a_loop_is_found(tmp_path: Path) -> None:
     (tmp_path / "a" / "y.png").symlink_to(tmp_path / "gone.png")
     (tmp_path / "linked").symlink_to(tmp_path / "a")
     assert list(find_pictures(tmp_path)) == ["a/x.png", "a/y.png", "linked/x.png", "linked/y.png"]
-    with pytest.raises(ProodError, match=r"a/y\.png: No such file"):
+    with pytest.raises(Damaged, match=r"a/y\.png"):
         load(f"folder:{tmp_path}")
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
-    with pytest.raises(ProodError, match="a link to a folder that contains it"):
+    with pytest.raises(Unsupported):
         find_pictures(tmp_path)
 
 
 def test_refuses_what_is_no_folder_of_pictures(tmp_path: Path) -> None:
-    with pytest.raises(ProodError, match=r"cannot read the folder .*missing: No such file"):
+    with pytest.raises(Damaged):
         load(f"folder:{tmp_path / 'missing'}")
-    with pytest.raises(ProodError, match=r"x\.png: Not a directory"):
+    with pytest.raises(Damaged, match=r"x\.png"):
         load(f"folder:{save(tmp_path / 'one' / 'x.png')}")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.txt").write_text("")
-    with pytest.raises(ProodError, match=r"empty holds no pictures: files that end in \.jpg"):
+    with pytest.raises(NotFound):
         load(f"folder:{tmp_path / 'empty'}")
-    with pytest.raises(ProodError, match="cannot read the folder"):
+    with pytest.raises(Damaged):
         load("folder:null\0byte")
 
 
@@ -190,14 +190,14 @@ def test_rows_at_the_bottom_are_cut_off(tmp_path: Path) -> None:
     path = save(tmp_path / "a.png", (10, 14))
     whole = torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
     assert torch.equal(Tree(tmp_path, Names(["a.png"]), (3, 10, 10), cut=4).read(0), whole[:, :10])
-    with pytest.raises(ProodError, match=r"a\.png has 14 rows"):
+    with pytest.raises(Damaged, match=r"a\.png.*14"):
         Tree(tmp_path, Names(["a.png"]), (3, 10, 10), cut=14).read(0)
 
 
 def test_a_list_must_name_pictures_that_are_there(classes: Path) -> None:
     source = classes / "list.txt"
     assert list(listed(classes, ["dog/b.png", "cat/z.png"], source)) == ["dog/b.png", "cat/z.png"]
-    with pytest.raises(ProodError, match=r"list\.txt lists dog/c\.png \(2 missing of 3\)"):
+    with pytest.raises(NotFound, match=r"list\.txt.*dog/c\.png"):
         listed(classes, ["dog/b.png", "dog/c.png", "../x.png"], source)
-    with pytest.raises(ProodError, match="lists no pictures"):
+    with pytest.raises(NotFound):
         listed(classes, [], source)

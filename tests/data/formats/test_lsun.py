@@ -14,7 +14,7 @@ from PIL import Image
 from prood.data import StoredSet
 from prood.data.formats.lsun import LmdbReader, _reading
 from prood.data.formats.pictures import decode, fit
-from prood.errors import ProodError
+from prood.errors import BadValue, Damaged, MissingPackage, NotFound
 
 SHAPE = (3, 16, 16)
 
@@ -49,6 +49,7 @@ def test_reads_the_pictures_in_the_order_of_their_keys(tmp_path: Path) -> None:
     assert torch.equal(pickle.loads(pickle.dumps(reader)).read(3), expected[3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_other_processes_read_the_same(tmp_path: Path, method: str) -> None:
     reader = LmdbReader(save(tmp_path / "val_lmdb", pictures()), SHAPE)
@@ -78,7 +79,7 @@ def test_an_entry_that_is_no_picture_is_refused_by_its_key(tmp_path: Path) -> No
     folder = save(tmp_path / "val_lmdb", entries)
     reader = LmdbReader(folder, SHAPE)
     assert reader.read(1).shape == SHAPE
-    with pytest.raises(ProodError, match=f"cannot read the image 02f0a in {folder}: "):
+    with pytest.raises(Damaged, match=rf"02f0a.*{folder}"):
         reader.read(2)
 
 
@@ -88,21 +89,21 @@ def test_a_damaged_or_missing_folder_is_refused(tmp_path: Path) -> None:
         folder = tmp_path / f"cut{length}"
         folder.mkdir()
         (folder / "data.mdb").write_bytes(whole[:length])
-        with pytest.raises(ProodError, match=r"cannot read .*fetch the set again"):
+        with pytest.raises(Damaged):
             StoredSet("some", LmdbReader(folder, SHAPE), SHAPE)
         assert list(folder.iterdir()) == [folder / "data.mdb"]
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "data.mdb").write_text("not lmdb" * 9999)
-    with pytest.raises(ProodError, match="cannot read"):
+    with pytest.raises(Damaged):
         len(LmdbReader(tmp_path / "text", SHAPE))
-    with pytest.raises(ProodError, match=r"there is no file .*gone/data\.mdb"):
+    with pytest.raises(NotFound, match=r"gone/data\.mdb"):
         len(LmdbReader(tmp_path / "gone", SHAPE))
-    with pytest.raises(ProodError, match="has no images"):
+    with pytest.raises(BadValue):
         StoredSet("some", LmdbReader(save(tmp_path / "empty", {}), SHAPE), SHAPE)
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save(tmp_path / "val_lmdb", pictures())
     monkeypatch.setitem(sys.modules, "lmdb", None)
-    with pytest.raises(ProodError, match=r"pip install 'prood\[data\]'"):
+    with pytest.raises(MissingPackage, match=r"'prood\[data\]'"):
         len(LmdbReader(folder, SHAPE))

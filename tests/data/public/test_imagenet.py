@@ -9,7 +9,7 @@ from PIL import Image
 from prood.data import StoredSet, find, names, open_set
 from prood.data.formats.pictures import decode, fit
 from prood.data.public.imagenet import GROUPS, not_rimgnet, rimgnet
-from prood.errors import ProodError
+from prood.errors import Damaged, NotFound
 
 # Not the real ids; like them, they are in no order of their own until sorted.
 IDS = [f"n{1440764 + 7919 * number:08d}" for number in range(1000)]
@@ -77,21 +77,21 @@ def test_the_groups_have_the_published_sizes() -> None:
 @pytest.mark.parametrize("read", [rimgnet, not_rimgnet])
 def test_refuses_anything_but_a_thousand_classes(folder: Path, read: object) -> None:
     shutil.rmtree(folder / "val" / IDS[500])
-    with pytest.raises(ProodError, match=r"val holds 999 class folders such as n01440764 and not 1,000"):
+    with pytest.raises(Damaged, match=r"999.*n01440764.*1,000"):
         read(folder, "test", None)
     (folder / "val" / IDS[500]).mkdir()
     (folder / "val" / "n99999999").mkdir()
-    with pytest.raises(ProodError, match="holds 1001 class folders"):
+    with pytest.raises(Damaged, match="1001"):
         read(folder, "test", None)
     (folder / "train").rename(folder / "elsewhere")
-    with pytest.raises(ProodError, match=r"cannot read the folder .*train"):
+    with pytest.raises(Damaged):
         read(folder, "train", None)
 
 
 def test_a_damaged_picture_is_refused_by_name(folder: Path) -> None:
     bad = folder / "val" / IDS[30] / f"{IDS[30]}_1.JPEG"
     bad.write_bytes(bad.read_bytes()[:200])
-    with pytest.raises(ProodError, match=f"cannot read the image {bad}: "):
+    with pytest.raises(Damaged, match=str(bad)):
         rimgnet(folder, "test", (3, 8, 8)).load()
 
 
@@ -100,6 +100,6 @@ def test_both_are_found_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(open_set("rimgnet:train")) == 18
     assert open_set("not-rimgnet:test").name == "not-rimgnet:test"
     monkeypatch.setenv("PROOD_DATA", str(folder / "nowhere"))
-    with pytest.raises(ProodError, match=r"'rimgnet' is not here: .*requested at https://image-net\.org"):
+    with pytest.raises(NotFound, match=r"'rimgnet'.*https://image-net\.org"):
         open_set("rimgnet:train")
     assert {"rimgnet", "not-rimgnet"} <= {source.name for source in names()}

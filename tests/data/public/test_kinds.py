@@ -9,7 +9,7 @@ from PIL import Image
 from prood.data.formats.pictures import decode, fit
 from prood.data.public.kinds import aircraft, flowers, textures
 from prood.data.public.known import read_pictures
-from prood.errors import ProodError
+from prood.errors import Damaged, NotFound, ProodError
 
 
 def save(path: Path, size: tuple[int, int] = (50, 40)) -> Path:
@@ -48,12 +48,12 @@ def test_textures_follow_the_published_partition(dtd: Path) -> None:
 
 def test_textures_must_be_complete(dtd: Path) -> None:
     (dtd / "dtd/images/banded/banded_0008.jpg").unlink()
-    with pytest.raises(ProodError, match=r"test1\.txt lists banded/banded_0008\.jpg \(1 missing of 2\)"):
+    with pytest.raises(NotFound, match=r"test1\.txt.*banded/banded_0008\.jpg"):
         textures(dtd, "test")
     (dtd / "dtd/labels/val1.txt").write_bytes(b"\xff\xfe")
     (dtd / "dtd/labels/train1.txt").unlink()
     for split in ("validation", "train"):
-        with pytest.raises(ProodError, match="cannot read the list of pictures"):
+        with pytest.raises(Damaged):
             textures(dtd, split)
 
 
@@ -77,12 +77,12 @@ def test_flowers_count_from_one(oxford: Path) -> None:
 
 def test_flowers_must_be_complete(oxford: Path) -> None:
     (oxford / "jpg/image_00009.jpg").unlink()
-    with pytest.raises(ProodError, match=r"setid\.mat lists image_00009\.jpg \(1 missing of 1\)"):
+    with pytest.raises(NotFound, match=r"setid\.mat.*image_00009\.jpg"):
         flowers(oxford, "validation")
     whole = (oxford / "setid.mat").read_bytes()
     for ids in (np.array([[1.5]]), np.array([["a"]]), np.array([[np.nan]])):
         scipy.io.savemat(oxford / "setid.mat", {"tstid": ids})
-        with pytest.raises(ProodError, match=r"setid\.mat holds no picture numbers in 'tstid'"):
+        with pytest.raises(Damaged, match=r"setid\.mat.*'tstid'"):
             flowers(oxford, "test")
     (oxford / "setid.mat").write_bytes(whole[:200])
     with pytest.raises(ProodError, match=r"setid\.mat"):
@@ -110,7 +110,7 @@ def test_aircraft_have_no_banner(fgvc: Path) -> None:
     assert [len(aircraft(fgvc, split)) for split in ("train", "test")] == [1, 1]
     assert aircraft(fgvc, "train").shape == (3, 224, 224)
     path.unlink()
-    with pytest.raises(ProodError, match=r"images_val\.txt lists 0034309\.jpg"):
+    with pytest.raises(NotFound, match=r"images_val\.txt.*0034309\.jpg"):
         aircraft(fgvc, "validation")
 
 
@@ -122,7 +122,7 @@ def test_cars_lie_in_two_folders(tmp_path: Path) -> None:
     assert torch.equal(read.take([0])[0], fit(decode(tmp_path / "cars_test/00001.jpg"), (3, 8, 8)))
     bad = tmp_path / "cars_test/00001.jpg"
     bad.write_bytes(bad.read_bytes()[:300])
-    with pytest.raises(ProodError, match=f"cannot read the image {bad}"):
+    with pytest.raises(Damaged, match=str(bad)):
         read.load()
-    with pytest.raises(ProodError, match="cannot read the folder"):
+    with pytest.raises(Damaged):
         read_pictures("cars", tmp_path / "nowhere", "train")

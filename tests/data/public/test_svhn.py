@@ -7,7 +7,7 @@ from scipy.io import savemat
 
 from prood.data import find, load
 from prood.data.public.svhn import svhn
-from prood.errors import ProodError
+from prood.errors import Damaged, NotFound
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
 DIGITS = np.array([1, 9, 10, 10, 2, 3, 4, 5, 6, 7, 8, 1], dtype=np.uint8)
@@ -53,7 +53,7 @@ def test_reads_images_and_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_refuses_other_contents(tmp_path: Path, wrong: dict) -> None:
     path = write(tmp_path, **wrong)
-    with pytest.raises(ProodError, match="again") as caught:
+    with pytest.raises(Damaged) as caught:
         svhn(tmp_path, "test")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -64,11 +64,11 @@ def test_refuses_missing_and_truncated_files(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for size in (0, 100, 128, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(ProodError, match=r"test_32x32\.mat.*fetch the set again"):
+        with pytest.raises(Damaged, match=r"test_32x32\.mat"):
             svhn(tmp_path, "test")
     path.unlink()
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(ProodError, match=r"there is no file .*test_32x32\.mat"):
+        with pytest.raises(NotFound, match=r"test_32x32\.mat"):
             svhn(folder, "test")
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prood.errors import ProodError
+from prood.errors import BadValue, Diverged
 from prood.evaluation.asymptotics import (
     adversarial_directions,
     fates,
@@ -129,7 +129,7 @@ def test_the_papers_schedule() -> None:
 
 
 def test_bad_requests_are_refused(g: Discriminator) -> None:
-    with pytest.raises(ProodError, match="at least one stage"):
+    with pytest.raises(BadValue):
         adversarial_directions(g, SHAPE, schedule=())
-    with pytest.raises(ProodError, match="not a number"):
+    with pytest.raises(Diverged):
         adversarial_directions(lambda x: x.flatten(1).sum(1) * torch.nan, SHAPE, count=1, schedule=FAR)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from prood.bounds import NegativeLinear
-from prood.errors import ProodError
+from prood.errors import BadValue, UnknownName, Unsupported
 from prood.evaluation.asymptotics import KINDS, Fates, fates, random_directions
 from prood.models import Discriminator, ProoD, small
 from prood.models.discriminators import beyond_images
@@ -145,13 +145,13 @@ def test_random_directions_follow_the_seed_and_their_kind() -> None:
 
 
 def test_bad_requests_are_refused(g: Discriminator) -> None:
-    with pytest.raises(ProodError, match="leads nowhere"):
+    with pytest.raises(BadValue):
         fates(g, torch.zeros(1, *SHAPE))
-    with pytest.raises(ProodError, match="finite"):
+    with pytest.raises(BadValue):
         fates(g, torch.full((1, *SHAPE), torch.inf))
-    with pytest.raises(ProodError, match="no row of layers"):
+    with pytest.raises(Unsupported):
         fates(nn.Linear(3, 1), torch.ones(1, 3))
-    with pytest.raises(ProodError, match="unknown kind"):
+    with pytest.raises(UnknownName):
         random_directions(3, SHAPE, "cauchy")
-    with pytest.raises(ProodError, match="at least one direction"):
+    with pytest.raises(BadValue):
         random_directions(0, SHAPE)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.bounds import Residual
-from prood.errors import ProodError
+from prood.errors import Unsupported
 from prood.evaluation.asymptotics.rays import Ray, follow
 from prood.models import small
 
@@ -133,11 +133,11 @@ def test_the_error_of_a_convolution_is_that_of_its_matrix() -> None:
 
 def test_what_cannot_be_followed_is_refused() -> None:
     start, direction = rays(2)
-    with pytest.raises(ProodError, match="Tanh is not known to be piecewise linear"):
+    with pytest.raises(Unsupported, match="Tanh"):
         follow(nn.Sequential(nn.Flatten(), nn.Tanh()), Ray.of(start, direction))
-    with pytest.raises(ProodError, match="pads with other values"):
+    with pytest.raises(Unsupported):
         follow(nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect").eval(), Ray.of(start, direction))
-    with pytest.raises(ProodError, match="leaves its padding out"):
+    with pytest.raises(Unsupported):
         follow(nn.AvgPool2d(2, padding=1, count_include_pad=False), Ray.of(start, direction))
-    with pytest.raises(ProodError, match="no running statistics"):
+    with pytest.raises(Unsupported):
         follow(nn.BatchNorm2d(1, track_running_stats=False).eval(), Ray.of(start, direction))

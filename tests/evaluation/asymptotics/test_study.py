@@ -108,6 +108,7 @@ def test_a_guarded_copy_leaves_the_model_alone() -> None:
     assert copied.in_logit(outside) < model.in_logit(outside) - 2 * 28 * 28
 
 
+@pytest.mark.slow
 def test_the_command_prints_each_condition(folder: Path) -> None:
     result = call(folder / "prood", "--in", "digits", "--out", "faces")
     assert result.exit_code == 0, result.output
@@ -117,6 +118,7 @@ def test_the_command_prints_each_condition(folder: Path) -> None:
     assert "maximum: the largest p(in) over adversarial directions" in result.output
 
 
+@pytest.mark.slow
 def test_a_violated_condition_is_exit_code_1(folder: Path) -> None:
     result = call(folder / "wrong")
     assert result.exit_code == 1
@@ -128,6 +130,7 @@ def test_a_violated_condition_is_exit_code_1(folder: Path) -> None:
     assert "maximum: the largest confidence over adversarial directions" in plain.output
 
 
+@pytest.mark.slow
 def test_it_writes_a_figure_and_json(folder: Path) -> None:
     result = call(folder / "disc", "--figure", folder / "far.svg", "--json", folder / "far.json")
     assert result.exit_code == 0, result.output

@@ -43,6 +43,7 @@ def test_they_are_registered() -> None:
     assert directions.EXPERIMENT in EXPERIMENTS
 
 
+@pytest.mark.slow
 def test_every_model_has_a_curve(far: dict) -> None:
     content = far["content"]
     # Others are shown only if they are there.
@@ -67,6 +68,7 @@ def test_on_images_a_guard_changes_nothing(lab: Lab) -> None:
     assert guarded(model)(images).equal(model(images))
 
 
+@pytest.mark.slow
 def test_directions_have_fates(found: dict) -> None:
     models = found["content"]["models"]
     assert list(models) == ["ProoD, no guard", "ProoD, no guard, farther out", "ProoD, guarded", "Plain"]
@@ -91,6 +93,7 @@ def test_sections_say_what_was_measured(far: dict, found: dict) -> None:
     assert " 8 / 0 | 100.0% | 100.0% |" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["far", "found"])
 def test_figures_have_the_same_bytes_each_time(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     content = request.getfixturevalue(name)["content"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from prood.errors import ProodError
+from prood.errors import Damaged, ProodError
 from prood.report.experiments import Experiment, document
 from prood.report.experiments.document import experiments_page, write_page
 from prood.report.experiments.experiment import FORMAT
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_shown_is_named(tmp_path, key, changes, complaint)
 def test_a_figure_that_cannot_be_drawn_is_named(tmp_path):
     write(tmp_path / "results", content={})
     complaint = "quickstart/experiments/figure-curve.json is damaged or of another format"
-    with pytest.raises(ProodError, match=complaint):
+    with pytest.raises(Damaged, match=complaint):
         write_page(tmp_path / "results", tmp_path / "docs")
 
 

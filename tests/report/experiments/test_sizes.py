@@ -84,6 +84,7 @@ def test_the_correlation_is_with_the_logarithm_of_the_size() -> None:
     assert sizes.correlation(content(0.3, 0.3, 0.3)) is None
 
 
+@pytest.mark.slow
 def test_section_and_figure(made: dict, tmp_path: Path) -> None:
     text = sizes.section(made["content"])
     assert "| **digits** |" in text

@@ -39,6 +39,7 @@ def cifar(tmp_path_factory):
 # On a small recipe
 
 
+@pytest.mark.slow
 def test_the_main_table_holds_what_is_published(trained):
     content = MAIN.make(trained)
     assert [row["run"] for row in content["rows"]] == CHEAP
@@ -73,6 +74,7 @@ def test_false_positive_rates_are_those_of_the_same_evaluations(trained):
     assert FPR.section(content).startswith("FPR / GFPR / AFPR, ε = 0.06")
 
 
+@pytest.mark.slow
 def test_other_radii_are_certified_and_the_largest_is_attacked(trained):
     assert radii(trained) == [0.02, 0.04, 0.08]
     content = RADIUS.make(trained)
@@ -115,6 +117,7 @@ def test_another_accuracy_of_separate_training_is_said(trained, lab_in, tmp_path
     assert "ProoD-S has **not** OE's accuracy" in SEPARATE.section(content)
 
 
+@pytest.mark.slow
 def test_error_bars_are_over_the_seeds(trained):
     content = SEEDS.make(trained)
     assert [(row["run"], row["seeds"]) for row in content["rows"]] == [
@@ -148,6 +151,7 @@ def test_a_caption_names_only_what_the_means_are_of(trained, lab_in, tmp_path):
     assert content["attacked"] == ["2 images (paper)"]
 
 
+@pytest.mark.slow
 def test_a_robust_classifier_keeps_its_answers(trained):
     trained.notes.clear()
     content = robust.make(trained)
@@ -163,6 +167,7 @@ def test_a_robust_classifier_keeps_its_answers(trained):
     assert "Both name the same class for 100.0 of the test images" in robust.section(content)
 
 
+@pytest.mark.slow
 def test_robust_accuracy_outlives_the_models(trained, lab_in, tmp_path, monkeypatch):
     """And is not measured again, unless by other attacks."""
     file = perform(robust.EXPERIMENT, trained)

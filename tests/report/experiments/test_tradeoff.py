@@ -34,6 +34,7 @@ def test_they_are_registered() -> None:
     assert {tradeoff.EXPERIMENT, shift.EXPERIMENT} <= set(EXPERIMENTS)
 
 
+@pytest.mark.slow
 def test_fusions_are_measured_as_models_are(lab: Lab, fused: dict) -> None:
     f, g = load(lab.run("oe"))[0], load(lab.run("discriminator"))[0]
     one = fused["fusions"][2]
@@ -91,6 +92,7 @@ def test_without_models_there_is_no_choice(tmp_path: Path) -> None:
     assert lab.notes == [f"{title} is left out: its weights are not here" for title in shift.COMBINED.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fusion", "shift"])
 def test_figures_and_texts_follow_from_the_content(name: str, fused: dict, shifts: dict, tmp_path: Path) -> None:
     experiment, content = {"fusion": (tradeoff, fused), "shift": (shift, shifts)}[name]

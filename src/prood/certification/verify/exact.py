@@ -13,7 +13,6 @@ rounding, and the constant, 2⁻¹⁰⁰⁰, covers underflow.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,9 @@ def require(values: Array) -> Array:
 
 def flint() -> Any:
     require_packages("verify", "flint", what="verifying")
-    return import_module("flint")
+    import flint
+
+    return flint
 
 
 def least_exponentials(logarithms: NDArray[np.float32]) -> Array:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prood.atomic import write_text
-from prood.errors import ProodError
+from prood.errors import Damaged, UnknownName
 from prood.report.experiments import EXPERIMENTS
 from prood.report.experiments.experiment import FORMAT, Experiment
 from prood.report.markdown import code, escaped
@@ -70,7 +70,7 @@ def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
         files = {file.stem: file for file in (results / lab / EXPERIMENTS_FOLDER).glob("*.json")}
         for stem, file in files.items():
             if stem not in known:
-                raise ProodError(f"{file} is of no experiment that this Prood knows: remove it, or update Prood")
+                raise UnknownName(f"{file} is of no experiment that this Prood knows: remove it, or update Prood")
         found += [(lab, one, _document(files[key])) for key, one in known.items() if key in files]
     return found
 
@@ -78,7 +78,7 @@ def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
 def _document(file: Path) -> dict[str, Any]:
     document = read_json(file)
     if document.get("format") != FORMAT or not isinstance(document.get("content"), dict):
-        raise ProodError(f"{file} is damaged or of another format: make the experiment again")
+        raise Damaged(f"{file} is damaged or of another format: make the experiment again")
     return document
 
 
@@ -105,7 +105,7 @@ def _shown(lab: str, experiment: Experiment) -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         name = f"{lab}/{EXPERIMENTS_FOLDER}/{experiment.key}.json"
-        raise ProodError(f"{name} is damaged or of another format: make the experiment again") from None
+        raise Damaged(f"{name} is damaged or of another format: make the experiment again") from None
 
 
 def _notes(experiment: Experiment, document: dict[str, Any], published: dict[str, set[str]]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from prood import processes
 from prood.atomic import write_text
-from prood.errors import ProodError
+from prood.errors import Diverged, NotFound, ProodError
 from prood.evaluation.evaluator import machine
 from prood.studies.lab import Lab
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json
@@ -64,7 +64,7 @@ def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
     content = experiment.make(lab)
     seconds = time.monotonic() - began
     if not lab.models:
-        raise ProodError(f"no model of {what} is here or published, with these seeds and attacks: nothing was written")
+        raise NotFound(f"no model of {what} is here or published, with these seeds and attacks: nothing was written")
     document = {
         "format": FORMAT,
         "kind": experiment.kind,
@@ -128,4 +128,4 @@ def _text(document: dict[str, Any], what: str) -> str:
     try:
         return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     except ValueError:
-        raise ProodError(f"{what} measured something that is no number: nothing was written") from None
+        raise Diverged(f"{what} measured something that is no number: nothing was written") from None
