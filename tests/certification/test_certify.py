@@ -16,7 +16,7 @@ from prood.certification import Certificate, read, table
 from prood.certification.certify import Request, stated
 from prood.certification.certify import certify as certified
 from prood.certification.inputs import Inputs, inputs
-from prood.certification.table import Row
+from prood.certification.table import CertifiedImage
 from prood.certification.verify import Verifier
 from prood.data import load
 from prood.detector import Detector
@@ -39,7 +39,7 @@ def certify(
     return certified(what, what.path, images, Request(eps, **options), out)  # type: ignore[attr-defined]
 
 
-def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[Row]:
+def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[CertifiedImage]:
     what, kept = subject(path, options.pop("device", CPU)), {key: options.pop(key, None) for key in ("out", "limit")}
     what.threshold = options.pop("threshold", what.threshold)
     return table.certify_images(what, path, names, Request(eps, **options), **kept)

@@ -11,7 +11,7 @@ from prood.bounds import Norm
 from prood.certification import table
 from prood.certification.certify import Request
 from prood.certification.record import Certificate, ImageReference, ModelReference
-from prood.certification.table import Row, show
+from prood.certification.table import CertifiedImage, show
 from prood.data import load
 from prood.detector import Answer, Detector, Rule
 from prood.models import Discriminator, ProoD, build, save
@@ -19,7 +19,7 @@ from prood.models import Discriminator, ProoD, build, save
 CPU = torch.device("cpu")
 
 
-def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[Row]:
+def certify_images(path: Path, names: list[str], eps: list[float], **options: Any) -> list[CertifiedImage]:
     what, kept = (
         Detector.load(path, device=options.pop("device", CPU)),
         {key: options.pop(key, None) for key in ("out", "limit")},
@@ -37,7 +37,9 @@ def model() -> ProoD:
     return ProoD(f, g, 1.5)
 
 
-def row(confidence: float, bounds: dict[float, float], threshold: float | None, radius: float = math.nan) -> Row:
+def row(
+    confidence: float, bounds: dict[float, float], threshold: float | None, radius: float = math.nan
+) -> CertifiedImage:
     certificates = tuple(
         Certificate(
             ImageReference("a", 0, ""), ModelReference("m", ""), "linf", eps, "best", 0.0, classes=4, confidence=bound
@@ -46,7 +48,7 @@ def row(confidence: float, bounds: dict[float, float], threshold: float | None, 
     )
     rule = Rule(4, threshold)
     answer = Answer(0, "cat", confidence, 0.5, None if threshold is None else bool(rule.accepts(confidence)), None)
-    return Row("a[0]", answer, certificates, rule, radius)
+    return CertifiedImage("a[0]", answer, certificates, rule, radius)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_rejected(confidence: float, bounds: dict[float, float], threshold: floa
     assert row(confidence, bounds, threshold).rejected == said
 
 
-def cells(rows: list[Row]) -> list[list[str]]:
+def cells(rows: list[CertifiedImage]) -> list[list[str]]:
     """The cells of `show`, row by row."""
     table = show(rows)
     return [list(line) for line in zip(*(column.cells for column in table.columns), strict=True)]  # type: ignore[arg-type]

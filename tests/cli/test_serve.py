@@ -52,15 +52,15 @@ def test_it_says_what_where_and_with_which_limits(run, served):
     (((detector, options, about), rest),) = served
     assert (options.batch, options.rate, options.images, options.token) == (5, 2.5, 3, "secret")
     assert set(options.hosts) == {"localhost", "127.0.0.1", "::1"}
-    assert (detector.threshold, about.eps, about.tpr) == (0.7, 0.1, 0.95)
+    assert (detector.threshold, about.eps, detector.tpr) == (0.7, 0.1, 0.95)
     assert rest == {"host": "127.0.0.1", "access_log": False}
 
 
 def test_a_threshold_of_ones_own_has_no_rate(run, served):
     said = call(run, "--port", 0, "--threshold", 0.9, "--allow-host", "box", PROOD_TOKEN="")
     assert "rejects below a confidence of 0.9\n" in said
-    (((detector, options, about), _),) = served
-    assert (detector.threshold, about.tpr, options.token) == (0.9, None, None)
+    (((detector, options, _), _),) = served
+    assert (detector.threshold, detector.tpr, options.token) == (0.9, None, None)
     assert "box" in options.hosts
 
 

@@ -26,7 +26,7 @@ Rejected = Literal["provably", "yes", "no"]
 
 
 @dataclass(frozen=True)
-class Row:
+class CertifiedImage:
     """One image: what the detector says of it, what its certificates prove, and up to which radius (NaN: none)."""
 
     name: str
@@ -61,7 +61,7 @@ def certify_images(
     *,
     out: Path | None = None,
     limit: int | None = None,
-) -> list[Row]:
+) -> list[CertifiedImage]:
     """Certify pictures and image sets by name, and say what the detector makes of each; see `certify`.
 
     With a file `out`, which holds them all, only the first `SHOWN` are returned.
@@ -79,7 +79,7 @@ def certify_images(
         for place, answer, radius in zip(group, detector.predict(stack), reach, strict=True):
             name, row = images.names[place]
             full = name if row is None else f"{name}[{row}]"
-            found = Row(full, answer, tuple(certificates[place :: len(images)]), detector.rule)
+            found = CertifiedImage(full, answer, tuple(certificates[place :: len(images)]), detector.rule)
             least = min(found.bounds)
             if out is not None and answer.confidence > least + 1e-6 * (
                 1 + abs(least)
@@ -91,7 +91,7 @@ def certify_images(
     return rows
 
 
-def show(rows: Sequence[Row]) -> Table:
+def show(rows: Sequence[CertifiedImage]) -> Table:
     """What is proven is rounded so that it stays true: bounds up, radii down. A narrow terminal folds names."""
     joint = bool(rows) and rows[0].certificates[0].confidence is not None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -72,7 +72,7 @@ class Detector:
         """The model, for those who need its classifier: a bare discriminator is refused."""
         if isinstance(self.model, ProoD):
             return self.model
-        raise Unsupported("this is a discriminator and no joint model: make one with 'prood train prood' or combine")
+        raise Unsupported("the detector holds a discriminator and no joint model: make one with 'prood train prood'")
 
     @property
     def score(self) -> Score:
