@@ -108,6 +108,7 @@ def test_what_is_said_of_the_classifier_is_used(prood, place, tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

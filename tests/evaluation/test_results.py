@@ -167,6 +167,7 @@ def test_lines_of_a_newer_prood_are_refused(tmp_path):
         read_results(tmp_path)
 
 
+@pytest.mark.slow
 def test_processes_that_add_and_settle_at_a_time_lose_nothing(tmp_path):
     """Each adds evaluations of its own, and settles in between; readers see every one that was added."""
     code = (

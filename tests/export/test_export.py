@@ -22,6 +22,8 @@ from prood.export.graph import in_order_of
 from prood.export.translate import lost
 from prood.models import fingerprint, score_of
 
+pytestmark = pytest.mark.slow  # its files take seconds to export
+
 LEVELS = ("disabled", "basic", "extended", "all")
 FILES = {"detector": "file", "odd": "odd_file"}
 opened = functools.cache(open_session)
@@ -47,7 +49,6 @@ def images() -> Tensor:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_outside_the_range_the_guard_counts_and_nothing_is_proven(
     level: str, sessions: dict[str, Any], detector: Detector, images: Tensor
@@ -65,7 +66,6 @@ def test_outside_the_range_the_guard_counts_and_nothing_is_proven(
     assert (got["upper_bound"][outside] == 1).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_runtime_agrees_with_torch(
     level: str, sessions: dict[str, Any], detector: Detector, images: Tensor
@@ -86,7 +86,6 @@ def test_the_runtime_agrees_with_torch(
         np.testing.assert_allclose(got["upper_bound"], bound, atol=1e-6, rtol=0)
 
 
-@pytest.mark.slow
 def test_no_attack_exceeds_the_bound(sessions: dict[str, Any], detector: Detector, images: Tensor) -> None:
     attack, informative = PGD(steps=15, uniform=1, gaussian=0), 0
     for eps in (0.003, 0.03, 0.1):
@@ -99,7 +98,6 @@ def test_no_attack_exceeds_the_bound(sessions: dict[str, Any], detector: Detecto
     assert informative > 20  # not the ceiling for all of them
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("which", FILES)
 def test_corners_of_the_ball_stay_below_the_bound(which: str, request: pytest.FixtureRequest) -> None:
     detector, session = request.getfixturevalue(which), opened(request.getfixturevalue(FILES[which]), "all")
@@ -164,7 +162,6 @@ def test_pixels_out_of_range_prove_nothing(level: str, pixel: float, sessions: d
     np.testing.assert_array_equal(bound[[0, 2]], run(sessions[level], good, 0.01)["upper_bound"][[0, 2]])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("level", ["disabled", "all"])
 def test_sums_in_float32_are_covered_too(level: str, odd: Detector, odd_file: Path) -> None:
     """Torch adds Δ in float32. Where the bound is the ceiling, and the network reaches it, nothing is left to spare."""
@@ -221,7 +218,6 @@ def optimised(path: Path, folder: Path, **options: Any) -> onnx.ModelProto:
     return onnx.load(folder / "optimised.onnx")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("which", FILES.values())
 def test_the_runtime_removes_nothing_that_rounds_outwards(which: str, tmp_path: Path, request: Any) -> None:
     """With all constants folded, but none removed: there is no product or sum that looks like none in float32."""
@@ -239,7 +235,6 @@ def test_the_runtime_removes_nothing_that_rounds_outwards(which: str, tmp_path: 
     assert whole - kept <= idle
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("which", FILES.values())
 def test_fused_products_keep_their_scale_and_their_blocks(which: str, tmp_path: Path, request: Any) -> None:
     model = optimised(request.getfixturevalue(which), tmp_path)

@@ -141,6 +141,7 @@ def test_no_attack_exceeds_the_bound(kind, files, g, images):
     assert (score.model.confidence(found.images) <= confidence).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_folder_is_all_that_is_needed(kind, files, g, images, tmp_path):
     source = tmp_path / "source"

@@ -47,6 +47,7 @@ def test_fusions_are_measured_as_models_are(lab: Lab, fused: dict) -> None:
     assert one["test"]["gauc"] == pytest.approx(sum(each.gauc for each in tests) / len(tests), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_every_fit_keeps_its_auc_and_is_no_worse_than_a_shift(fused: dict) -> None:
     assert [one["shift"] for one in fused["shifts"]] == list(SHIFTS)
     for one in fused["fusions"]:
