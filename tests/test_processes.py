@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from prood import ProodError, processes
+from prood import processes
+from prood.errors import UnknownName
 
 
 def test_a_single_process_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +36,7 @@ def test_own_rows_are_a_partition(count: int, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("name", ["banana", "cuda:99"])
 def test_a_device_that_is_not_there(name: str) -> None:
-    with pytest.raises(ProodError, match=f"there is no device '{name}' here: choose cpu"):
+    with pytest.raises(UnknownName, match=f"'{name}'"):
         processes.device(name)
 
 

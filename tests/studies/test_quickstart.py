@@ -3,7 +3,8 @@
 import pytest
 from rich.console import Console
 
-from prood import Detector, ProodError, data, load, load_recipe
+from prood import Detector, data, load, load_recipe
+from prood.errors import Mismatch
 from prood.evaluation import read_results
 from prood.models import read_metadata
 from prood.studies import known, quickstart
@@ -67,7 +68,7 @@ def test_quickstart_writes_what_it_prints_and_loses_nothing_when_interrupted(sho
         assert about.classes == list("01234567")
         assert "digits:train" in about.data
 
-    with pytest.raises(ProodError, match="other settings"):
+    with pytest.raises(Mismatch):
         quickstart(tmp_path / "q", recipe=short, seed=99, console=Console(quiet=True))
 
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prood import ProodError
 from prood.data import ImageSet
+from prood.errors import BadValue
 from prood.evaluation import auc
 from prood.models import ProoD, score_of
 from prood.studies import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
@@ -43,12 +43,12 @@ def test_a_little_auc_may_be_given_for_gauc(tolerance, shift):
 
 @pytest.mark.parametrize("tolerance", [-0.1, 1, float("nan")])
 def test_a_tolerance_is_a_difference_of_aucs(tolerance):
-    with pytest.raises(ProodError, match="tolerance"):
+    with pytest.raises(BadValue):
         choose_shift(CURVE, 0.97, tolerance=tolerance)
 
 
 def test_nothing_to_choose_from():
-    with pytest.raises(ProodError, match="no shift to choose from"):
+    with pytest.raises(BadValue):
         choose_shift([], 0.9)
 
 
@@ -118,7 +118,7 @@ def test_the_prior_is_that_of_the_deployed_model(f, g, inside):
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, math.nan, 10.0])
 def test_what_is_no_prior(fraction):
-    with pytest.raises(ProodError, match="between 0 and 1"):
+    with pytest.raises(BadValue):
         shift_from_prior(fraction)
 
 
@@ -127,7 +127,7 @@ def test_a_shift_or_a_prior():
     assert choice_of_shift(None, 0.5, 7.0) == 0.0
     assert choice_of_shift(None, None, 7.0) == 7.0
     assert choice_of_shift(None, None) is None
-    with pytest.raises(ProodError, match="one of --shift and --prior"):
+    with pytest.raises(BadValue, match=r"--shift.*--prior"):
         choice_of_shift(1.0, 0.2)
-    with pytest.raises(ProodError, match="not NaN"):
+    with pytest.raises(BadValue, match="NaN"):
         prior_from_shift(math.nan)

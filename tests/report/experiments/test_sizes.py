@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prood.errors import ProodError
+from prood.errors import NotFound
 from prood.models import MODEL_FILE, load
 from prood.models.discriminators import SIZES
 from prood.report.experiments import EXPERIMENTS, perform, sizes
@@ -61,7 +61,7 @@ def test_nothing_is_trained_twice(lab: Lab, made: dict) -> None:
 
 
 def test_it_does_not_train_where_it_must_not(lab_in: Callable[..., Lab], tmp_path: Path) -> None:
-    with pytest.raises(ProodError, match="has no trained 'sizes/digits-XS'"):
+    with pytest.raises(NotFound, match="'sizes/digits-XS'"):
         sizes.make(lab_in(tmp_path, training=False))
 
 
