@@ -11,7 +11,7 @@ import torch
 
 import prood as package
 from prood.detector import Detector
-from prood.errors import Unsupported
+from prood.errors import Mismatch
 from prood.models import WrapOptions, discriminator, save, small
 from prood.wrapping import read_classes, wrap
 
@@ -180,7 +180,7 @@ def test_a_run_of_which_the_network_changes_is_taken_back(place, tmp_path, monke
         return found
 
     monkeypatch.setattr(wrapping.Detector, "load", other)
-    with pytest.raises(Unsupported):
+    with pytest.raises(Mismatch):
         wrap(place / "plain", place / "disc", tmp_path / "run", shift=1.0)
     monkeypatch.undo()
     wrap(place / "plain", place / "disc", tmp_path / "run", shift=1.0, options=WrapOptions())

@@ -75,6 +75,7 @@ def test_every_path_says_the_same_about_an_image(model, picture, tmp_path):
     assert served["radius"] == pytest.approx(row.radius, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_exported_bound_is_the_same(model, digits, tmp_path):
     pytest.importorskip("onnxscript")
     from prood.export import export, open_session, run

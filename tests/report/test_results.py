@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prood.errors import BadValue, Damaged
+from prood.errors import AlreadyThere, Damaged
 from prood.evaluation import evaluate
 from prood.models import ProoD, save
 from prood.report import card, results_page
@@ -129,7 +129,7 @@ def test_seeds_are_one_row_beside_the_papers_five(tmp_path):
     assert paper[1:3] == ["95.6 ± 0.1", "99.4 ± 0.1 / 48.6 ± 0.6 / 49.2 ± 0.6"]
     assert (plain[2], plains[0]) == ("–", "↳ *paper, 80M Tiny Images*")
     write(tmp_path, "p2", [evaluation("svhn", 0.01)], title="ProoD", seed=1)
-    with pytest.raises(BadValue, match=r"p1\.json.*p2\.json.*'ProoD'"):
+    with pytest.raises(AlreadyThere, match=r"p1\.json.*p2\.json.*'ProoD'"):
         results_page(tmp_path)
 
 

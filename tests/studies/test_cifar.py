@@ -216,6 +216,7 @@ def test_a_model_that_there_is_none_of_is_refused_before_anything_is_made(tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_was_trained_with_linear_bounds_is_also_certified_by_crown(done, miniature):
     _, results = done
     crown = [(run, tuple(options["eps"])) for run, options in miniature if options.get("method") == "crown"]

@@ -39,6 +39,7 @@ def write(path):
     return partial(type(path).write_text, path, path.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_task_comes_after_what_it_needs(tmp_path, jobs):
     """A file is moved there and back again, which fails where it is not there yet."""

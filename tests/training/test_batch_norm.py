@@ -88,6 +88,7 @@ def test_two_processes_have_the_losses_of_one(method: str, one: Path, two: Path)
         assert (a["step"], a["epoch"], a["lr"]) == (b["step"], b["epoch"], b["lr"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_two_processes_have_the_weights_of_one(method: str, one: Path, two: Path) -> None:
     """Running means and variances of batch norm included."""

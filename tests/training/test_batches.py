@@ -212,7 +212,7 @@ def test_each_process_has_its_rows_also_if_made_together(monkeypatch: pytest.Mon
 
 def test_refuses_a_batch_that_the_processes_cannot_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "world_size", lambda: 4)
-    with pytest.raises(BadValue):
+    with pytest.raises(Mismatch):
         batches()
 
 

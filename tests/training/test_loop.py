@@ -260,6 +260,7 @@ def test_bfloat16_trains_weights_that_stay_in_float32(method: str, modes: Path) 
         assert moved != name.startswith("discriminator."), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["plain", "oe", "discriminator", "prood"])
 def test_a_compiled_step_is_the_same_step(method: str, modes: Path) -> None:
     close(modes / f"{method}-float32", modes / f"{method}-compiled", loss=1e-5, rtol=1e-4, atol=1e-5)

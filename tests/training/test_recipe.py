@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from prood.data import Augment, find
-from prood.errors import BadValue, Damaged, ProodError, UnknownName
+from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, CertifiedDiscriminator
 from prood.training import Recipe, TrainOptions, load_recipe, recipe_names
 from prood.training.recipe import parse
@@ -62,7 +62,7 @@ def test_a_recipe_of_a_discriminator_says_where_its_classifiers_are(name: str) -
         assert getattr(recipe, attribute) == getattr(others, attribute)
     assert others.augment_for("discriminator") == recipe.augment_for("discriminator")  # they differ in the loss alone
     assert [one.method("discriminator").bound for one in (recipe, others)] == ["ibp", "crown-ibp"]
-    with pytest.raises(UnknownName, match=rf"'{name}'.*\[train.oe\]"):
+    with pytest.raises(NotFound, match=rf"'{name}'.*\[train.oe\]"):
         recipe.resolved("oe")
 
 
@@ -218,7 +218,7 @@ def test_a_method_may_be_evaluated_in_its_own_way() -> None:
     assert changed.evaluate_for("good") == replace(recipe.evaluate, method="crown", limit=5)
     assert changed.evaluate.method == "best"
     for setting in ("evaluate.method=magic", "evaluate.good.method=magic"):
-        with pytest.raises(UnknownName, match="'magic'"):
+        with pytest.raises(BadValue, match="'magic'"):
             recipe.with_settings("plain", [setting])
     with pytest.raises(UnknownName, match=r"'methods'.*\[evaluate.good\].*'method'"):
         recipe.with_settings("good", ["evaluate.good.methods=ibp"])
@@ -442,7 +442,7 @@ def test_refuses_wrong_documents(changes: dict[str, Any], complaint: str) -> Non
 
 def test_a_method_that_the_recipe_lacks() -> None:
     recipe = parse(document(), "mine")
-    with pytest.raises(UnknownName, match=r"'mine'.*\[train.oe\]"):
+    with pytest.raises(NotFound, match=r"'mine'.*\[train.oe\]"):
         recipe.options("oe")
     with pytest.raises(UnknownName, match="'prod'"):
         recipe.method("prod")
@@ -470,7 +470,7 @@ def test_a_file_of_ones_own_is_named_by_its_stem(tmp_path: Path) -> None:
 def test_refuses_what_is_no_toml(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.toml"
     file.write_bytes(content)
-    with pytest.raises(Damaged, match="TOML"):
+    with pytest.raises(BadValue, match="TOML"):
         load_recipe(str(file))
 
 
@@ -483,5 +483,5 @@ def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cifar11", "", ".", "no/such/file.toml"])
 def test_an_unknown_recipe_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(UnknownName):
+    with pytest.raises(NotFound):
         load_recipe(name)

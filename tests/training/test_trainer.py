@@ -275,7 +275,7 @@ def test_holding_back_takes_images_of_sets_that_stay_on_disk_and_of_noise(recipe
 
 
 def test_holding_back_too_much_or_nothing_is_refused(recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"'toy'.*data\.held_back"):
+    with pytest.raises(BadValue, match=r"'toy'.*data\.held_back"):
         held_back(recipe)
     for count in (96, 1000):
         changed = recipe.with_settings("plain", [f"data.held_back={count}"])
@@ -327,9 +327,9 @@ def test_semi_joint_training_needs_a_discriminator(runs: Path, recipe: Recipe, t
     with pytest.raises(BadValue, match=r"--discriminator.*RUN"):
         fit("prood", recipe, tmp_path / "run")
     for wrong in ("plain", "prood"):
-        with pytest.raises(NotFound):
+        with pytest.raises(Mismatch):
             fit("prood", recipe, tmp_path / "run", discriminator=runs / wrong)
-    with pytest.raises(NotFound):
+    with pytest.raises(Mismatch):
         fit("prood", recipe, tmp_path / "run", discriminator=tmp_path / "nowhere")
     for options in ({"discriminator": runs / "discriminator"}, {"shift": 1.0}):
         with pytest.raises(BadValue, match=r"--discriminator.*--shift"):
@@ -359,7 +359,7 @@ def test_a_mistake_does_not_claim_the_folder(recipe: Recipe, tmp_path: Path) -> 
 
 def test_combine_refuses_the_wrong_kinds(runs: Path, tmp_path: Path) -> None:
     for wrong, kind in (("discriminator", "Discriminator"), ("prood", "ProoD")):
-        with pytest.raises(BadValue, match=kind):
+        with pytest.raises(Mismatch, match=kind):
             combine(runs / wrong, runs / "discriminator", tmp_path / "run", shift=0.0)
     with pytest.raises(NotFound):
         combine(runs / "oe", runs / "oe", tmp_path / "run", shift=0.0)
@@ -397,7 +397,7 @@ def test_refuses_a_device_that_is_not_there(device: str, recipe: Recipe, tmp_pat
 
 def test_a_classifier_needs_labels_and_a_discriminator_does_not(recipe: Recipe, tmp_path: Path) -> None:
     swapped = [f"data.inside={recipe.data.outside}", f"data.outside={recipe.data.inside}", "train.epochs=0.25"]
-    with pytest.raises(NotFound, match=r"outside.npz"):
+    with pytest.raises(Mismatch, match=r"outside.npz"):
         fit("plain", recipe.with_settings("plain", swapped), tmp_path / "plain")
     fit("discriminator", recipe.with_settings("discriminator", swapped), tmp_path / "discriminator")
 
