@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from prood.cli import app
-from prood.errors import AlreadyThere, ProodError
+from prood.errors import AlreadyThere, BadValue, NotFound, ProodError, Unsupported
 from prood.export import open_session, run
 from prood.models import ProoD, discriminator, save, small
 
@@ -53,15 +53,15 @@ def test_a_run_becomes_a_file(folder: Path, capfd: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("run", "words", "said"),
+    ("run", "words", "kind", "value"),
     [
-        ("nothing", ["model2.onnx"], "there is no model at"),
-        ("disc", ["model2.onnx"], "holds a discriminator and no joint model"),
-        ("run", ["model2.zip"], "must be called something.onnx"),
-        ("run", ["model2.onnx", "--opset", "9"], "must be one of 18 to 21, not 9"),
+        ("nothing", ["model2.onnx"], NotFound, "nothing"),
+        ("disc", ["model2.onnx"], Unsupported, "discriminator"),
+        ("run", ["model2.zip"], BadValue, "model2.zip"),
+        ("run", ["model2.onnx", "--opset", "9"], BadValue, "18 to 21, not 9"),
     ],
 )
-def test_wrong_words_are_one_line(folder: Path, run: str, words: list[str], said: str) -> None:
-    with pytest.raises(ProodError, match=said):
+def test_wrong_words_are_one_line(folder: Path, run: str, words: list[str], kind: type[ProodError], value: str) -> None:
+    with pytest.raises(kind, match=value):
         call(str(folder / run), str(folder / words[0]), *words[1:])
     assert not (folder / words[0]).exists()

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from prood.errors import NoAccess, NotFound
+from prood.errors import NoAccess, Unsupported
 from prood.models import MODEL_FILE, save
 from prood.serve import About, Options
 from prood.serve.server import announcement, bind, hosts_for, is_loopback, loaded, make_server, read_token
@@ -232,5 +232,5 @@ def test_what_is_loaded_and_announced(run, detector, tmp_path):
     detector_alone = type(detector)(detector.model)
     assert "no threshold" in announcement(detector_alone, about, Options(), "127.0.0.1", 80)[0]
     save(detector.model.discriminator, tmp_path / MODEL_FILE)
-    with pytest.raises(NotFound):
+    with pytest.raises(Unsupported):
         loaded(tmp_path)
