@@ -3,8 +3,6 @@
 In a single process nothing here does anything.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Guard somebody else's classifier with a discriminator of ours: ProoD-S (Algorithm 2), as a run's folder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Auto-PGD (Croce and Hein, Reliable evaluation of adversarial robustness, ICML 2020), on the score itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What an attack is, and what it returns."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

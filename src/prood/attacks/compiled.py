@@ -4,8 +4,6 @@ A network as it is written runs its normalisations, activations and sums one by 
 each. Compiled, they are one with their neighbours. That takes half a minute, when the first passes are made.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

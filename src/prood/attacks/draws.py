@@ -4,8 +4,6 @@ So a search repeats exactly, and what is drawn for an image does not depend on t
 have left that batch, on the process that works on it, or on the device.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

@@ -1,7 +1,5 @@
 """Several attacks as one, and the presets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -5,8 +5,6 @@ one takes longer than to run them; and a search repeats the same pass thousands 
 a CUDA graph and replayed. With gradients that gains nothing (`benchmarks/attacks.py`), and they are left as they are.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Projected gradient ascent with momentum and backtracking (Section 4.2 of the paper)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """One search in the balls around a batch of images: what was found so far, and for which images it goes on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack

@@ -1,7 +1,5 @@
 """The Square Attack (Andriushchenko et al., ECCV 2020): random search with squares, no gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rules for piecewise linear layers: ReLU, leaky ReLU and maximum pooling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules for affine layers: linear, convolution, average pooling, reshaping."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast

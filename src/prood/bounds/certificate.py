@@ -1,7 +1,5 @@
 """Upper bounds of a scalar network over a ball: by intervals, by CROWN-IBP, or by what `tighter` makes of them."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Unpack, get_args

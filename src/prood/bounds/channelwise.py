@@ -1,7 +1,5 @@
 """Rules for layers that scale and shift each channel: normalisation, batch norm."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

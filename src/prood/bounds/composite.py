@@ -1,7 +1,5 @@
 """Rules for layers made of layers: a sequence and a residual sum."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from torch import nn

@@ -1,7 +1,5 @@
 """The last step of every linear bound: the largest value of a plane over its box."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -10,8 +10,6 @@ layers, the rules of the bounds and what differentiates them all end in `F.conv2
 them has to know. On a CPU nothing is replaced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple

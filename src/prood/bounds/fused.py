@@ -6,8 +6,6 @@ torch.compile get its gradients silently wrong.) Outputs have the type of the in
 backward pass is what the convolutions have made, in half precision where they are.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad

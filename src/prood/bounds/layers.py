@@ -1,7 +1,5 @@
 """Four layers that torch.nn lacks and certified discriminators need."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

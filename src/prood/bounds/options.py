@@ -1,7 +1,5 @@
 """How a bound is found: the words and the options, for what passes them on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 

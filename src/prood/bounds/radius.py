@@ -1,7 +1,5 @@
 """The certified radius of an image, and the bound as a function of the radius."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

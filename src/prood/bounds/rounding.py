@@ -11,8 +11,6 @@ in whatever order, partial sums lie in [−N, P]. What is not covered (TF32, hal
 transforms) `strict` switches off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass

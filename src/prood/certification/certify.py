@@ -4,8 +4,6 @@ Under torchrun each process takes its share and appends to a file of its own bes
 one. What such files hold is not made again, so an interrupted call continues.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

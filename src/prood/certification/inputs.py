@@ -1,7 +1,5 @@
 """The images that are to be certified: pictures by path, and image sets by name."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

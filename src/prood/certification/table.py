@@ -1,7 +1,5 @@
 """What a model says of images and what is proven of them, as a table for people."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

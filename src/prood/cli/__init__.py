@@ -1,7 +1,5 @@
 """The command line: one thin command per verb, no logic of its own."""
 
-from __future__ import annotations
-
 import os
 import sys
 from io import TextIOWrapper

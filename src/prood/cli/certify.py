@@ -1,7 +1,5 @@
 """prood certify IMAGE… --model MODEL --eps RADIUS"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Where commands print: a terminal has a width, a file or a pipe has none."""
 
-from __future__ import annotations
-
 import os
 
 from rich.console import Console

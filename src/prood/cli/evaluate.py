@@ -1,7 +1,5 @@
 """prood evaluate RUN…"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """prood fuse CLASSIFIER DISCRIMINATOR"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

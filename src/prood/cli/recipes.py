@@ -1,7 +1,5 @@
 """prood recipes [NAME]"""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

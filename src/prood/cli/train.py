@@ -1,7 +1,5 @@
 """prood train METHOD, and prood combine"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

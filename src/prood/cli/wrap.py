@@ -1,7 +1,5 @@
 """prood wrap CLASSIFIER --discriminator RUN --shift Δ --run FOLDER"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

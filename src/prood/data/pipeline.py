@@ -5,8 +5,6 @@ pinned memory. Either way the images of step n are a function of (seed, n), each
 stream may be entered at any step: that is how a killed run goes on in the middle of an epoch.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from typing import Protocol

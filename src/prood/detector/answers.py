@@ -1,7 +1,5 @@
 """What a detector says: predictions and proofs, for all images as arrays and for each as plain values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -19,8 +19,6 @@ with the threshold, which that order may reject, is accepted by ≥. So the true
 true where scores are rounded, as confidences near 1 are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -10,8 +10,6 @@ What each of them becomes is float32 in [0, 1], (N, C, H, W), and what is said o
   with several frames the first counts, of a Pillow image the one that it stands at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias

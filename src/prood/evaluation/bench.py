@@ -1,7 +1,5 @@
 """Scores, bounds and attacked scores of whole image sets: batch by batch, and shared among processes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """clean ≤ attacked ≤ certified, for every image that is ever evaluated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

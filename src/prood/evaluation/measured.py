@@ -1,7 +1,5 @@
 """What is measured of a model besides its evaluations: robust accuracy, and what it says far away from all data."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

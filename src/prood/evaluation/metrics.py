@@ -8,8 +8,6 @@ scores that do not beat it. A bootstrap resample changes these numbers, but not 
 once, and c is a running sum of how often each x was drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Robust accuracy: how often the class stays right when an attacker may change the image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

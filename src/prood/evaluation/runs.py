@@ -1,7 +1,5 @@
 """Runs and image sets by name: what the command line evaluates and reports."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """When the search for an image may end: where nothing is left to find, or nothing that would count."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import torch

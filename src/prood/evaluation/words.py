@@ -1,7 +1,5 @@
 """How metrics, radii, shares and image sets are written wherever they stand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Literal

@@ -1,7 +1,5 @@
 """Whether ONNX Runtime returns what torch returns, and whether its bound is one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

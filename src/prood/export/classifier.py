@@ -1,7 +1,5 @@
 """The classifier as ONNX, by torch's own exporter: it may be any network, and no proof rests on it."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

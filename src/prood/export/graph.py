@@ -1,7 +1,5 @@
 """The joint model and its bound as one module from images and eps to the four outputs of the file."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call

@@ -1,7 +1,5 @@
 """What each operator that computes is in ONNX. Numbers take the type of the result, or of what they meet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

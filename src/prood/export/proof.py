@@ -3,8 +3,6 @@
 The same rules and the same error bounds as `prood.bounds.upper_bound(method="best")`; docs/export.md has the argument.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

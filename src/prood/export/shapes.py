@@ -1,7 +1,5 @@
 """What each operator that shapes, cuts or joins is in ONNX. Sizes that depend on the number of images are left open."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import fx

@@ -5,8 +5,6 @@ on its way or be simplified. So each operator of the trace becomes one or a few 
 (`operators.py`), and one without a translation is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One ONNX file from images and a radius to probabilities and a proven bound."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

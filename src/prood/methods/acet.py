@@ -1,7 +1,5 @@
 """ACET, adversarial confidence enhancing training (Hein, Andriushchenko and Bitterwolf, CVPR 2019)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

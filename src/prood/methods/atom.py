@@ -1,7 +1,5 @@
 """ATOM, adversarial training with informative outlier mining (Chen, Li, Wu, Liang and Jha, ECML PKDD 2021)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """The inner attack of adversarial training: a few sign-gradient steps in a ball, such as a compiler can follow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

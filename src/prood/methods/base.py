@@ -1,7 +1,5 @@
 """What a method declares, and what an objective is: a function (model, batch_in, batch_out, step) → loss, logs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

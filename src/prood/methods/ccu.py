@@ -1,8 +1,6 @@
 """CCU: mixtures that know where the data is (Meinke and Hein, 2020, *Towards neural networks that provably know when
 they don't know*)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The certified discriminator: logistic loss with an upper bound of g on the out-distribution (Eq. 5)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """EB: energy-bounded learning (Liu, Wang, Owens and Li, 2020, *Energy-based Out-of-distribution Detection*)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

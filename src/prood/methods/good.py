@@ -1,8 +1,6 @@
 """GOOD: guaranteed out-of-distribution detection (Bitterwolf, Meinke and Hein, 2020, *Certifiably Adversarially Robust
 Detection of Out-of-Distribution Data*)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Modules of a user's own that declare methods, networks or layers: importing one runs its code, so only on request."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

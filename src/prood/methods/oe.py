@@ -1,7 +1,5 @@
 """Outlier exposure (Hendrycks, Mazeika and Dietterich, 2019)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import nn

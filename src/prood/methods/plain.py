@@ -1,7 +1,5 @@
 """Plain: the classifier's cross-entropy on the in-distribution."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

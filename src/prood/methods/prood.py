@@ -1,7 +1,5 @@
 """Semi-joint training of the classifier inside the joint model, with the discriminator held fixed (Eq. 8)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

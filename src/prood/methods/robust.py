@@ -1,7 +1,5 @@
 """Adversarial training of the classifier on the in-distribution (App. K of the paper combines one with ProoD)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Networks by name: what a file on disk needs to build the model again without running foreign code."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

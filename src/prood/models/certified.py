@@ -1,7 +1,5 @@
 """A classifier whose own confidence is certified, by bounds of all differences of logits (Bitterwolf et al., 2020)."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

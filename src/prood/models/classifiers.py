@@ -3,8 +3,6 @@
 All are Sequentials of stock layers and `Residual` sums, take images in [0, 1] and return logits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import nn

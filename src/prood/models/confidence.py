@@ -4,8 +4,6 @@ A score s = log((c − 1/K)/(1 − c)) belongs to the confidence c = (K−1)/K·
 this scale the certificate of the joint model is ḡ + Δ itself, so the same formula gives the bound of Eq. 4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """A classifier that detects by its energy (Liu, Wang, Owens and Li, 2020)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

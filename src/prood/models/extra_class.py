@@ -1,7 +1,5 @@
 """A classifier with a class more, for everything that is none of the others; its score is that class (ATOM)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ A file may hold its weights in half precision. They are float32 once loaded, eac
 is certified is what is loaded.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

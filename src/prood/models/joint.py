@@ -1,7 +1,5 @@
 """The joint model of classifier and discriminator (Eq. 3), everything in the log domain."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """What a file says about its model beside the weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -7,8 +7,6 @@ point lies above it, and the maximum of a tangent over a box is known. The point
 largest and the tangent almost flat; that the bound holds does not depend on how well that went.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 

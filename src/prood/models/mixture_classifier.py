@@ -1,7 +1,5 @@
 """CCU, certified certain uncertainty: a classifier with Gaussian mixtures on top (Meinke and Hein, 2020)."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 import torch

@@ -1,7 +1,5 @@
 """Gaussian mixtures of the in- and the out-distribution, and the bounds of their ratio (Meinke and Hein, 2020)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

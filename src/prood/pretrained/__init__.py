@@ -3,8 +3,6 @@
 Only what is really there has a name. The weights are in half precision; `prood.load(NAME)` reads them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from prood.errors import NoAccess, UnknownName

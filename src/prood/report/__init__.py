@@ -1,7 +1,5 @@
 """Reports of what was evaluated: a page for people, tables for papers, numbers for programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from prood.atomic import write_text

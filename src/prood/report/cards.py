@@ -1,7 +1,5 @@
 """The card of a model that is shipped: what it is, what was measured, and what it must not be trusted with."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from typing import Any

@@ -1,7 +1,5 @@
 """The figures of the page: score histograms, ROC curves, and what is left of the AUC as the radius grows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

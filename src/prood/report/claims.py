@@ -1,7 +1,5 @@
 """Published numbers beside those that were measured again, for the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.table import Table

@@ -1,7 +1,5 @@
 """A comparison as files and for the terminal: its results, and the table of properties."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What was found far away, in lines for the terminal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from prood.evaluation.asymptotics.study import Asymptotics

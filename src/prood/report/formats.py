@@ -1,7 +1,5 @@
 """The tables as Markdown, LaTeX and CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The images that fool a model most, before and after the attack, as small pictures inside the page."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

@@ -1,7 +1,5 @@
 """The tables of the page: the results, and what the attack did."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

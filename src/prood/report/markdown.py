@@ -1,7 +1,5 @@
 """Markdown that cannot be broken by what is put into it, and the rows of models that all its tables have."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Protocol

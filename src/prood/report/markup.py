@@ -1,7 +1,5 @@
 """HTML and SVG that cannot be broken by what is put into it: text is escaped unless it is markup already."""
 
-from __future__ import annotations
-
 from html import escape
 
 VOID = {"img", "meta"}

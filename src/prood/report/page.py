@@ -1,7 +1,5 @@
 """The report as one self-contained HTML page: style, script, charts and pictures are all inside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 from statistics import fmean

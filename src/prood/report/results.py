@@ -1,7 +1,5 @@
 """The page of results: our table beside the paper's, built from published files and never typed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

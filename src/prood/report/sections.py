@@ -1,7 +1,5 @@
 """The sections of the page that show figures, each a function of the evaluations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Marks have classes and no colours: the page's style sheet gives them, so that they follow its light or dark mode.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

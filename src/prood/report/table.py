@@ -1,7 +1,5 @@
 """The paper's main table: a neutral model of it, which every format renders, and its form for the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 `create_app` and `serve` need fastapi and uvicorn, the extra `serve`; they are looked for when they are called.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from prood.extras import require_packages

@@ -1,7 +1,5 @@
 """JSON answers, and how the service says no: a status and one line that says what to do."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The application: routes, the guard around them, errors as one line of JSON."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files

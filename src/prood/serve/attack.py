@@ -1,7 +1,5 @@
 """An attack for the page: projected gradient ascent on the confidence, with what was found after each step."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import tempfile

@@ -4,8 +4,6 @@ Work is cut into lanes (predict, bound, …), each a function of a stack of rows
 turns, so that a long certificate delays a prediction by one pass at most.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

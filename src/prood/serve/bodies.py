@@ -1,7 +1,5 @@
 """The body of a request: read within its limits, and taken apart into images and options."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -1,7 +1,5 @@
 """/openapi.json, and /docs as a plain page made from it: no script, and nothing from another server."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

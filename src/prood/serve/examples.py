@@ -1,7 +1,5 @@
 """Pictures to try: some of the model's own image set, if that is on this machine, and some that are none of it."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from io import BytesIO

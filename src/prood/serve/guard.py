@@ -1,7 +1,5 @@
 """What every request passes first: who asks, by which name, how often; and what every answer gets on its way out."""
 
-from __future__ import annotations
-
 import hmac
 import time
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """From what was sent to what the model takes: stacks of pixels, radii, factors, steps."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any

@@ -3,8 +3,6 @@
 Numbers are FP64: a bound that was rounded to FP32 would be none.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any

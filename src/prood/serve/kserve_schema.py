@@ -1,7 +1,5 @@
 """What /openapi.json says of the v2 protocol."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from prood.serve.schema import Error, responses

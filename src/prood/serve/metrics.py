@@ -1,7 +1,5 @@
 """Counters and histograms as Prometheus reads them; written out by hand, for a page of text needs no package."""
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """multipart/form-data, from bytes that are all there already."""
 
-from __future__ import annotations
-
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 

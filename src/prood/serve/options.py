@@ -1,7 +1,5 @@
 """What a service is told: limits, batching, who may ask; and what it knows of its model beside the weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

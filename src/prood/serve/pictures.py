@@ -1,7 +1,5 @@
 """Pictures from strangers: what the header says is checked before anything is decoded."""
 
-from __future__ import annotations
-
 import re
 import struct
 from io import BytesIO

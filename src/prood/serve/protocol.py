@@ -1,7 +1,5 @@
 """uvicorn's HTTP connection with a time limit where it has none, and with one system call for an answer."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

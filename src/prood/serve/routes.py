@@ -1,7 +1,5 @@
 """The service's own addresses, /v1."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter

@@ -1,7 +1,5 @@
 """What /openapi.json says of requests and answers. The models describe; they are not what makes the answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, Field

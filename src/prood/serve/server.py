@@ -1,7 +1,5 @@
 """The process: a socket, uvicorn, and an orderly end."""
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import os

@@ -1,7 +1,5 @@
 """The service without HTTP: a detector, its queue, and the answers as plain values."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading

@@ -1,7 +1,5 @@
 """What the model's thread computes: a lane each, a function of a stack of images."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import Tensor

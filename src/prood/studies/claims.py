@@ -1,7 +1,5 @@
 """Published numbers measured again: the claim and what this machine finds, side by side."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """All methods on the same data: trained, evaluated alike, and judged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Fuse a trained classifier and discriminator by a curve that is fitted on held-back images: a run's folder."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, dataclass

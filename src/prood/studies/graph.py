@@ -1,7 +1,5 @@
 """A study as data: models as the nodes of a graph, how each is made, and what is measured about it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Tasks that wait for one another, one after the other or several at a time in processes of their own."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """The studies that there are, as data: the quickstart, CIFAR-10, CIFAR-100, and every method on any other recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 What is there is taken, what is not is made, and nothing is made twice.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace

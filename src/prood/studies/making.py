@@ -1,7 +1,5 @@
 """How a node of a study comes about: trained, combined, or rounded; and the shift that a joint one is given."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

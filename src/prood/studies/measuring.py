@@ -1,7 +1,5 @@
 """What is measured about a node of a study, and published."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from prood import processes

@@ -1,7 +1,5 @@
 """The paper's numbers, transcribed into paper.json, as rows that stand in a table beside ours."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The properties of the paper's Table 1, each with the rule that decides it from measured numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -4,8 +4,6 @@ A published file stands alone: it holds what a run's folder says (recipe, second
 the machine that made it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """The whole method on data that arrives inside packages: train, combine, certify and attack, into one folder."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's models on CIFAR, from the images to published results, for one seed or several."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The shift Δ of the joint model, chosen as in the paper (Section 4.1, "Semi-Joint Training")."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where a study is carried out: its recipe and images, the folders of its runs, and the files that are published."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path

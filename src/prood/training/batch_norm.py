@@ -1,7 +1,5 @@
 """Batch norm with the statistics of all processes: what makes several of them train as one does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Batches as a pure function of the step: where a run is killed does not matter to what it sees next."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

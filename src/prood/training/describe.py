@@ -1,7 +1,5 @@
 """What a run's folder or a model's file says about itself."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Joint models: a discriminator from its run, held fixed, and a classifier from another, put together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A recipe with what every key means; most keys are fields of dataclasses, which say so themselves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict

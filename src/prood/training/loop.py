@@ -1,7 +1,5 @@
 """The training loop, written once for every objective."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The network that a run trains: made from the recipe's table, and tried out before a folder is claimed."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """How a network is trained, whatever its objective: length, batch, optimiser, learning rate, precision."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

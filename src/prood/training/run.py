@@ -1,7 +1,5 @@
 """A run is a folder: the resolved recipe, metrics.jsonl, a checkpoint while it lasts, and the model at the end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The image sets of a recipe: what is trained on, and what is kept from training to choose by."""
 
-from __future__ import annotations
-
 from prood import data
 from prood.data import Images, ImageSet
 from prood.errors import BadValue, Mismatch

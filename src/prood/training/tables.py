@@ -1,7 +1,5 @@
 """A recipe's tables, checked key by key and value by value."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence

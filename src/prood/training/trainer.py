@@ -1,7 +1,5 @@
 """Train a method by its recipe into a run's folder."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypedDict, Unpack

@@ -4,8 +4,6 @@ On a GPU a step is hundreds of small kernels, and to launch them one by one take
 step is captured once as a CUDA graph and then replayed as a whole, on inputs that are copied to where it expects them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace

@@ -4,8 +4,6 @@ Every α in [0, 1] gives a valid bound, so the search may run in any arithmetic;
 arithmetic that was asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ Where a unit's sign is known its relaxation is exact. A part of the ball is cut 
 a bound of its own, and the larger of them holds for both. The part with the largest bound is cut next.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import time

@@ -1,7 +1,5 @@
 """How much work a bound may be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """The ball around an image inside [0, 1]^d: its box, the maximum of a plane on it, and whether it holds a point."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Upper bounds of the deployed g over a ball: intervals, then planes with ever better lower lines; each is proven."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

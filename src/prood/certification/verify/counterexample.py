@@ -1,7 +1,5 @@
 """A point of the ball where the deployed network is certainly above the bound, if a short search finds one."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

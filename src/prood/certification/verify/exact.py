@@ -11,8 +11,6 @@ far below the rounding of the deployed float32 network, so nothing is lost.
 rounding, and the constant, 2⁻¹⁰⁰⁰, covers underflow.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

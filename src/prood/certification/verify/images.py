@@ -1,7 +1,5 @@
 """The image that a certificate names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the deployed network may return on a box, layer by layer: intervals that cover its rounding and ours."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model's file, read as numbers: no torch, and no code of the networks that it came from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

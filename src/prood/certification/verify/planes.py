@@ -9,8 +9,6 @@ the difference is convex and has its maximum at an end; t = s·u/(u − l) is th
 every α in [0, 1].
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

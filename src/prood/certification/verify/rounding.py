@@ -28,8 +28,6 @@ The lemma without that covers sums over blocks, too, and the mean of four values
 commutes with rounding. It does not cover algorithms that are no sums of these products (Winograd, FFT), nor TF32.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

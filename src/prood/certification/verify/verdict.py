@@ -1,7 +1,5 @@
 """Is a certificate true? Confirmed by a proof of our own, refuted by a fact, or not decided."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The search for directions in which a model stays sure of itself (App. A of the paper)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

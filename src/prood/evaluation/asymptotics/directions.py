@@ -1,7 +1,5 @@
 """In which directions g falls without limit, and in which it stays: decided from the affine piece at infinity."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a model says far away from all data (App. A of the paper): along x + α·n for random directions n."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """All that can be said of one model far away: the theorem, random directions, and those of an adversary."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace

@@ -4,8 +4,6 @@ For g = W·relu(body(x)) + b with a piecewise linear body and W < 0, g(x + α·d
 model goes to 1/K, in every direction d in which some last hidden unit keeps growing (Ux ≠ 0 in the paper's words).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

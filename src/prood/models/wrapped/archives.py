@@ -5,8 +5,6 @@ libraries, and looks operators up anywhere in torch, where `torch.os.system` is 
 that. So the archive is read here first, and refused if it holds more than tensors and tensor operations.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json

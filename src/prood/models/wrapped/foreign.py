@@ -1,7 +1,5 @@
 """Other people's code: how it is imported when it is needed, and its errors in one line."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From the name of a classifier to a wrapped one that has answered a few images."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From what a classifier returns to logits of shape (images, classes)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Their weights become tensors of Prood's own file; the package is needed again to build the network around them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

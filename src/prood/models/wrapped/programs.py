@@ -1,7 +1,5 @@
 """Classifiers that are files: ONNX, TorchScript, torch.export. Always opened from bytes whose hash was checked."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import warnings

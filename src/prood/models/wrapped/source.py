@@ -1,7 +1,5 @@
 """What was found under the name of a classifier, before it is wrapped."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mean confidence far away: along x + α·n from images outside, for every trained model of the lab."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Directions that an adversary finds: does p(in) decay along them, and in how many random ones?"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

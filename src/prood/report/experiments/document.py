@@ -1,7 +1,5 @@
 """The page of experiments, from their JSON files alone, and the figures that it shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

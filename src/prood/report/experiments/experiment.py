@@ -1,7 +1,5 @@
 """An experiment of the paper as data: what it measures, how it is drawn, and what is said of it."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The properties of the paper's first table, each decided by a rule from what was measured."""
 
-from __future__ import annotations
-
 from prood.evaluation.words import MISSING, radius_text, set_name
 from prood.report import comparison
 from prood.report.experiments import rows

@@ -1,7 +1,5 @@
 """An adversarially trained classifier, and the same one combined with the discriminator: Robust-ProoD."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

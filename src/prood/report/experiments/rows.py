@@ -1,7 +1,5 @@
 """Tables of models: rows made of what is published of each, and their Markdown with the paper's rows among them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Accuracy, AUC and GAUC over the shift Δ, on held-back images, and the one that the rule chooses."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

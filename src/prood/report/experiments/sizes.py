@@ -1,7 +1,5 @@
 """The size ablation: guaranteed AUC of discriminators of different sizes, all trained by the same short schedule."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from statistics import mean

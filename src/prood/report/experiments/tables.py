@@ -1,7 +1,5 @@
 """The paper's tables of models: views on what is published, which differ in their rows, sets, radii and seeds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from prood.evaluation.words import set_name
