@@ -48,13 +48,9 @@ def load(path: str) -> Any:
     `prood.pretrained.names()` lists them, and `.card(name)` says what each was trained on and what it reaches. A joint
     model has its `classes` (names), `shift` and `threshold`: reject an image whose confidence is below that.
     """
-    from prood.models import ProoD
     from prood.models import load as load_file
 
-    model, about = load_file(path)
-    if isinstance(model, ProoD):
-        model.about = about
-    return model
+    return load_file(path)[0]
 
 
 def __getattr__(name: str) -> Any:

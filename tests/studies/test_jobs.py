@@ -21,18 +21,8 @@ def silent() -> Console:
 
 def run(steps, **options):
     """Each step is its action, under its name, with the names that it needs."""
-    needs = {Step(action): {Step(steps[name][0]) for name in after} for action, *after in steps.values()}
+    needs = {action: {steps[name][0] for name in after} for action, *after in steps.values()}
     carry_out(needs, operator.call, console=silent(), **options)
-
-
-class Step(partial):
-    """A partial that is told apart by what it does."""
-
-    def __hash__(self):
-        return hash(str(self))
-
-    def __eq__(self, other):
-        return str(self) == str(other)
 
 
 def write(path):

@@ -99,6 +99,8 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
     model.load_state_dict(tensors)
     for part in wrapped_parts(model):
         part.attach(model_path(path).parent)
+    if isinstance(model, ProoD):
+        model.about = metadata
     return model.to(device).eval(), metadata
 
 
