@@ -57,7 +57,7 @@ def test_both_choices_of_the_slopes_count(odd):
     """Bounds by the slopes at the image and at the middle; each is the better one for some image."""
     torch.manual_seed(0)
     images = torch.rand(64, *odd.shape)
-    proof = Graph(odd.model).proof.double()
+    proof = Graph(copy.deepcopy(odd.model)).proof.double()  # its layers are the model's own
     both = proven(odd.model, images, 0.03)
     proof.slopes_at = lambda x: {}
     with torch.no_grad():
