@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from prood.bounds import activations, affine, certificate, channelwise, composite, registry  # noqa: F401 – the rules register themselves
 from prood.bounds.balls import Norm
 from prood.bounds.box import Box
-from prood.bounds.certificate import Budget, Method, concretise, upper_bound
+from prood.bounds.certificate import Method, concretise, upper_bound
 from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise, Residual
-from prood.bounds.options import Options
+from prood.bounds.options import Budget, Options
 from prood.bounds.radius import bound_curve, certified_radius
 from prood.bounds.registry import Affine, Monotone, Plane, Rule, UnsupportedLayer, interval, register, relax
 from prood.bounds.rounding import EXACT, NotCovered, Sums, strict

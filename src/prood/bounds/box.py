@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from prood.bounds.balls import Ball
-from prood.bounds.rounding import SMALLEST, outward, up
+from prood.bounds.rounding import SMALLEST, outward, per_row, up
 from prood.errors import BadValue
+
+Clip = tuple[float, float] | None
+"""The least and the largest value of a pixel, if there are such."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,7 @@ class Box:
     positive: bool = False  # sound boxes only: no value below zero, whatever the rounding of the ends says
 
     @classmethod
-    def ball(
-        cls,
-        images: Tensor,
-        eps: float | Tensor,
-        *,
-        clip: tuple[float, float] | None = (0.0, 1.0),
-        points: Tensor | None = None,
-    ) -> Box:
+    def ball(cls, images: Tensor, eps: float | Tensor, *, clip: Clip = (0.0, 1.0), points: Tensor | None = None) -> Box:
         """The ℓ∞ balls of radius `eps` (a number, or one per image) around `images`, cut to `clip`.
 
         `points` are extra rows that only want the ordinary forward pass.
@@ -52,7 +48,7 @@ class Box:
         return cls(centre if points is None else torch.cat([points, centre]), radius)
 
     @classmethod
-    def sound_ball(cls, images: Tensor, eps: float | Tensor, *, clip: tuple[float, float] | None = (0.0, 1.0)) -> Box:
+    def sound_ball(cls, images: Tensor, eps: float | Tensor, *, clip: Clip = (0.0, 1.0)) -> Box:
         """The smallest sound box around the ℓ∞ balls cut to `clip`; as points, the images themselves."""
         # In float64, with a relative error far below that of float32, and then to the next float32 numbers outside.
         exact = images.double()
@@ -146,4 +142,4 @@ def _per_image(eps: float | Tensor, images: Tensor) -> float | Tensor:
         return eps
     if eps.numel() not in (1, len(images)):
         raise BadValue(f"eps is one number, or one per image: got {eps.numel()} for {len(images)} images")
-    return eps.reshape(-1, *[1] * (images.ndim - 1)).to(images)
+    return per_row(eps, images).to(images)

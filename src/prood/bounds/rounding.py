@@ -50,6 +50,11 @@ def up(values: Tensor, roundings: int = 1) -> Tensor:
     return values * (1 + 2 * (roundings + 1) * unit(values))
 
 
+def per_row(values: Tensor, like: Tensor) -> Tensor:
+    """A number for each row, shaped to be broadcast with `like`."""
+    return values.reshape(-1, *[1] * (like.ndim - 1))
+
+
 def outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Both ends moved outwards by a rounding."""
     # Filled, not copied: a copy of a number to a GPU waits until it is idle.

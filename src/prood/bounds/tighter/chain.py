@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -36,6 +36,12 @@ def flatten(network: nn.Module) -> list[nn.Module]:
     if isinstance(inner, nn.Sequential) and not isinstance(rule, Affine | Monotone):  # a wrapper: `same` verifies it
         return flatten(inner)
     return [copy.copy(network) if isinstance(rule, ReLURule) else network]
+
+
+def usual(box: Box, *, middle: bool) -> Tensor:
+    """The lower slopes that a ReLU takes unless it is told: those at the image, or at the middle of the interval."""
+    at = box.middle if middle or not box.anchored else box.points
+    return (at > 0).to(box.radius.dtype)
 
 
 def same(one: Box, other: Box) -> bool:
@@ -95,7 +101,7 @@ class Linear:
         pulls = tuple(relax(layer, box)[1] for layer, box in zip(self.layers, boxes, strict=False))
         return Linear(self.layers, boxes, pulls, tilt=None if self.tilt is None else self.tilt[index])
 
-    def on(self, layers: list[nn.Module], dtype: torch.dtype) -> Linear:
+    def on(self, layers: Iterable[nn.Module], dtype: torch.dtype) -> Linear:
         """The same relaxation in plain arithmetic of another precision: to search with, not to prove."""
         boxes = tuple(plain(box, dtype) for box in self.boxes)
         pulls = tuple(relax(layer, box)[1] for layer, box in zip(layers, boxes, strict=False))
