@@ -3,8 +3,6 @@
 Knows nothing of out-of-distribution detection: boxes in, bounds out.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from prood.bounds import activations, affine, certificate, channelwise, composite, registry  # noqa: F401 – the rules register themselves
 from prood.bounds.balls import Norm
 from prood.bounds.box import Box
@@ -43,10 +41,6 @@ __all__ = [
     "upper_bound",
 ]
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:  # names that were public here: they stay for one version
-        home = {"Arithmetic": certificate, "crown_ibp": certificate}.get(name, registry)
-        if name in ("Arithmetic", "NoLinearRule", "Pullback", "Slopes", "crown_ibp"):
-            return getattr(home, name)
-        raise AttributeError(f"module 'prood.bounds' has no attribute {name!r}")
+# Names that were public here: they stay for one version.
+Arithmetic, crown_ibp = certificate.Arithmetic, certificate.crown_ibp
+NoLinearRule, Pullback, Slopes = registry.NoLinearRule, registry.Pullback, registry.Slopes

@@ -52,7 +52,7 @@ def upper_bound(
     accounted for, except that the bound is never below the network's own value at the image.
     """
     way = FullOptions(**options)
-    check_options(eps, method=way.method, arithmetic=way.arithmetic, norm=way.norm)
+    check_options(eps, **options)
     if way.method not in _TIGHTER:
         return _bounds(network, images, eps, way, clip, threshold)
     # Their search differentiates, whatever mode the caller is in.
@@ -109,11 +109,10 @@ def _by_method(
     network: nn.Module, fast: nn.Module, box: Box, way: FullOptions, threshold: float | Tensor | None
 ) -> Tensor:
     """`fast` is the same network, to search with."""
-    budget = way.budget or Budget()
-    bound = _bound(network, box, "best" if way.method in _TIGHTER else way.method, budget)
+    bound = _bound(network, box, "best" if way.method in _TIGHTER else way.method, way.budget or Budget())
     if way.method in _TIGHTER:
         try:
-            return tighten(network, fast, box, bound, way.method, budget, threshold)
+            return tighten(network, fast, box, bound, way, threshold)
         except NoLinearRule:
             if way.method != "auto":
                 raise

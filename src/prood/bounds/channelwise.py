@@ -71,7 +71,7 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
     def scale_and_shift(self, layer: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
         if layer.training or layer.running_var is None or layer.running_mean is None:
             raise UnsupportedLayer(
-                "BatchNorm has no bound while it uses the statistics of the batch: call model.eval() first"
+                "BatchNorm has no bound while it takes the batch's statistics: call model.eval() first"
             )
         scale = (layer.running_var + layer.eps).rsqrt()
         if layer.affine:
@@ -88,7 +88,7 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
             small = small or bool(((layer.weight != 0) & (layer.weight.abs() < tiny)).any())
         if small:
             raise UnsupportedLayer(
-                "BatchNorm with a variance, eps or weight below 1.2e-38 has no sound bound: set such weights to 0"
+                "BatchNorm has no sound bound with a variance, eps or weight below 1.2e-38: make it 0"
             )
         return super().sums(layer, live)
 

@@ -94,8 +94,8 @@ def narrow_convolution(x: Tensor, weight: Tensor, stride: tuple[int, ...], paddi
     windows = framed.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1])  # (N, C, H', W', kh, kw)
     rows = windows.permute(0, 2, 3, 1, 4, 5).flatten(3)
     fill = -rows.shape[3] % 16  # products want rows that begin where a memory transfer does
-    rows, columns = F.pad(rows, (0, fill)), F.pad(weight.flatten(1), (0, fill)).T
-    result = rows.flatten(0, 2) @ columns
+    rows, matrix = F.pad(rows, (0, fill)), F.pad(weight.flatten(1), (0, fill)).T
+    result = rows.flatten(0, 2) @ matrix
     return result.reshape(*rows.shape[:3], len(weight)).permute(0, 3, 1, 2)
 
 

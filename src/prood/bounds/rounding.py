@@ -227,14 +227,10 @@ def check_deployed(network: nn.Module, images: Tensor) -> None:
         raise NotCovered("certificates need subnormal numbers: call torch.set_flush_denormal(False) to compute them")
     computed = [type(layer).__name__ for layer in network.modules() if is_parametrized(layer)]
     if computed:  # in float64 they would be computed anew, with other rounding
-        raise NotCovered(
-            f"{computed[0]} has parametrised weights, which certificates do not cover: fix them with "
-            "torch.nn.utils.parametrize.remove_parametrizations, or ask for arithmetic='plain'"
-        )
+        fix = "use torch.nn.utils.parametrize.remove_parametrizations, or arithmetic='plain'"
+        raise NotCovered(f"certificates do not cover the parametrised weights of {computed[0]}: {fix}")
     weights = (tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point())
     wrong = {str(tensor.dtype) for tensor in (*weights, images)} - {"torch.float32"}
     if wrong:
-        raise NotCovered(
-            f"certificates cover networks and images in float32, not {', '.join(sorted(wrong))}: "
-            "convert with .float(), or ask for arithmetic='plain'"
-        )
+        kinds = ", ".join(sorted(wrong))
+        raise NotCovered(f"certificates cover float32, not {kinds}: convert with .float(), or use arithmetic='plain'")

@@ -41,11 +41,6 @@ def better_start(linear: Linear) -> Choice:
         return select(linear.bound(at_image) <= linear.bound(at_middle), at_image, at_middle)
 
 
-def optimise(linear: Linear, choice: Choice, steps: int) -> Choice:
-    """The best slopes for each row that descent finds."""
-    return descend(lambda slopes, _: linear.bound(slopes), choice, steps)[0]
-
-
 def descend(
     bound_of: Callable[[dict[K, Tensor], dict[K, Tensor]], Tensor],
     choice: Mapping[K, Tensor],
@@ -94,9 +89,7 @@ def descend(
     return best, best_extra
 
 
-def tilts(
-    linear: Linear, choice: Mapping[int, Tensor], steps: int, extra: Mapping[int, Tensor] | None = None
-) -> Tensor | None:
+def tilts(linear: Linear, choice: Choice, steps: int, extra: Choice | None = None) -> Tensor | None:
     """The slopes π for `Joint` that descent finds, with all other slopes as they are; None where there is no such.
 
     The search starts from those that `linear` has.

@@ -108,13 +108,7 @@ class Linear:
         return Linear(tuple(layers), boxes, pulls)
 
     def back(
-        self,
-        plane: Plane,
-        extra: Mapping[int, Tensor],
-        watch: Choice | None = None,
-        *,
-        joint: bool = False,
-        until: int = 0,
+        self, plane: Plane, extra: Choice, watch: Choice | None = None, *, joint: bool = False, until: int = 0
     ) -> Plane:
         """Pull a plane back to the images, or to what enters the layer `until`.
 
@@ -130,7 +124,10 @@ class Linear:
                 watch[number] = plane.slope
             if together is not None and number == together.number:
                 group = together.group(plane.slope, self.box(number), self.owner)
-            plane = self.pulls[number](plane)
+            if number in self.cut:  # a box for each row
+                plane = replace(self.pulls[number](replace(plane, owner=None)), owner=plane.owner)
+            else:
+                plane = self.pulls[number](plane)
             if number in extra:
                 plane = plane.onto(plane.slope + extra[number], plane.offset)
             if together is not None and number == together.number - 1:
@@ -142,10 +139,10 @@ class Linear:
 
     def bound(
         self,
-        choice: Mapping[int, Tensor] | None = None,
+        choice: Choice | None = None,
         *,
         middle: bool = False,
-        extra: Mapping[int, Tensor] | None = None,
+        extra: Choice | None = None,
         watch: Choice | None = None,
         joint: bool = False,
     ) -> Tensor:

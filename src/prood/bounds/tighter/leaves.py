@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from prood.bounds.box import Box
-from prood.bounds.registry import Plane, Pullback, rule_for
+from prood.bounds.registry import rule_for
 from prood.bounds.tighter.alpha import RATE, descend, tilts
 from prood.bounds.tighter.chain import Choice, Linear, intersect, rows
 
@@ -114,18 +114,9 @@ def branch(linear: Linear, owner: Tensor, signs: Choice, tilt: Tensor | None) ->
         free = torch.full_like(box.radius, torch.inf)
         box = intersect(box, torch.where(sign > 0, 0, -free), torch.where(sign < 0, 0, free))
         cut[number] = box
-        pulls[number] = _by_row(rule_for(layer).pullback(layer, box, {}))
+        pulls[number] = rule_for(layer).pullback(layer, box, {})
     tilt = None if tilt is None else tilt.to(linear.boxes[0].radius)
     return replace(linear, pulls=tuple(pulls), owner=owner, cut=cut, tilt=tilt)
-
-
-def _by_row(pull: Pullback) -> Pullback:
-    """A pullback with a box for each row, in planes whose rows belong to others."""
-
-    def pulled(plane: Plane) -> Plane:
-        return replace(pull(replace(plane, owner=None)), owner=plane.owner)
-
-    return pulled
 
 
 def _dense(known: list[dict[Unit, float]], layer: int, shape: torch.Size) -> Tensor:

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from prood.bounds.box import Box
 from prood.bounds.concrete import finish, scalar
-from prood.bounds.options import Budget
+from prood.bounds.options import Budget, FullOptions
 from prood.bounds.registry import relax
 from prood.bounds.rounding import per_row
-from prood.bounds.tighter.alpha import better_start, optimise, searching, tilts
+from prood.bounds.tighter.alpha import better_start, descend, searching, tilts
 from prood.bounds.tighter.branching import branch_and_bound
 from prood.bounds.tighter.chain import Choice, Linear, flatten, plain, rows, same
 from prood.bounds.tighter.intermediate import Units
@@ -85,7 +85,8 @@ class Tightening:
         """
         linear, steps = self.relaxed(state.box, refine), self.budget.steps
         scout = linear.on(self.fast, torch.float32) if linear.boxes[0].sound else linear
-        slopes = optimise(scout, better_start(scout) if state.pair is None else state.pair.slopes, steps)
+        start = better_start(scout) if state.pair is None else state.pair.slopes
+        slopes, _ = descend(lambda choice, _: scout.bound(choice), start, steps)
         if refine is not None and (tilt := tilts(scout, slopes, steps)) is not None:
             linear = replace(linear, tilt=tilt.to(linear.boxes[0].radius))
         bound = finish(linear.boxes[-1], linear.bound(slopes, joint=refine is not None))
@@ -127,22 +128,16 @@ def in_ball(network: nn.Module, box: Box, budget: Budget) -> Tensor | None:
 
 
 def tighten(
-    network: nn.Module,
-    fast: nn.Module,
-    box: Box,
-    bound: Tensor,
-    method: str,
-    budget: Budget,
-    threshold: float | Tensor | None,
+    network: nn.Module, fast: nn.Module, box: Box, bound: Tensor, way: FullOptions, threshold: float | Tensor | None
 ) -> Tensor:
     """The bounds (N,) after the stages of a method, at most those given."""
-    work = Tightening(network, fast, budget)
+    work = Tightening(network, fast, way.budget or Budget())
     target = torch.as_tensor(-torch.inf if threshold is None else threshold).to(bound).expand_as(bound)
     result = bound.clone()
     for chunk in work.chunks(box):
         found = torch.full_like(bound[chunk], -torch.inf)
         state = State(rows(box, chunk), bound[chunk], target[chunk], found)
-        result[chunk] = _stages(work, state, method, threshold is not None)
+        result[chunk] = _stages(work, state, way.method, threshold is not None)
     return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from prood.bounds.affine import AveragePoolRule, Conv2dRule, ReshapeRule, _is_ti
 from prood.bounds.box import Box
 from prood.bounds.channelwise import BatchNormRule, NormaliseRule
 from prood.bounds.concrete import maximum
-from prood.bounds.convolution import pair
+from prood.bounds.convolution import Pair, pair
 from prood.bounds.registry import Affine, Plane, rule_for
 from prood.bounds.rounding import positive_sum
 from prood.bounds.tighter.chain import Linear, usual
@@ -43,11 +43,6 @@ class Place:
         number = (self.owner[:, None, None] * height + row[:, :, None]) * width + column[:, None, :]
         inside = ((row >= 0) & (row < height))[:, :, None] & ((column >= 0) & (column < width))[:, None, :]
         return torch.where(inside, number, count * height * width)
-
-    def spread(self, stride: tuple[int, int], padding: tuple[int, int], size: tuple[int, int]) -> Place:
-        """The inputs that the outputs in these windows are made of."""
-        top, left = self.top * stride[0] - padding[0], self.left * stride[1] - padding[1]
-        return Place(self.owner, top, left, *size)
 
 
 class Pixels:
@@ -105,23 +100,17 @@ class WindowLayer:
         offset = plane.offset + self.rule.constant(self.layer, plane.slope)
         if self.paid is not None:
             offset = offset + positive_sum(plane.slope.abs() * self.paid.cut(place))
-        slope, spread = self._adjoint(plane.slope, place)
-        if spread is not place:
-            slope = slope * self.inside.cut(spread)
-        return plane.onto(slope, offset), spread
-
-    def _adjoint(self, slope: Tensor, place: Place) -> tuple[Tensor, Place]:
-        layer = self.layer
+        layer, slope = self.layer, plane.slope
         if isinstance(layer, nn.Conv2d):
-            slope = _transposed(layer, slope)
-            assert not isinstance(layer.padding, str)
-            (sh, sw), (ph, pw) = layer.stride, layer.padding
-            return slope, place.spread((sh, sw), (ph, pw), (slope.shape[2], slope.shape[3]))
-        if isinstance(layer, nn.AvgPool2d):
-            size = pair(layer.kernel_size)[0]
-            slope = F.interpolate(slope, scale_factor=size, mode="nearest") / size**2
-            return slope, place.spread((size, size), (0, 0), (slope.shape[2], slope.shape[3]))
-        return self.rule.adjoint(layer, slope, slope), place
+            slope, (down, across), (above, before) = _transposed(layer, slope), layer.stride, cast(Pair, layer.padding)
+        elif isinstance(layer, nn.AvgPool2d):
+            (down, across), above, before = pair(layer.kernel_size), 0, 0
+            slope = F.interpolate(slope, scale_factor=down, mode="nearest") / down**2
+        else:
+            return plane.onto(self.rule.adjoint(layer, slope, slope), offset), place
+        # The inputs that the outputs in these windows are made of.
+        place = Place(place.owner, place.top * down - above, place.left * across - before, *slope.shape[2:])
+        return plane.onto(slope * self.inside.cut(place), offset), place
 
 
 def _transposed(layer: nn.Conv2d, slope: Tensor) -> Tensor:
