@@ -48,6 +48,7 @@ class Attack(ABC):
     def search(self, search: Search) -> None:
         """Look for higher scores for the images that are open."""
 
+    @torch.no_grad()
     def __call__(
         self,
         score: Score,
@@ -69,15 +70,13 @@ class Attack(ABC):
         """
         check(images, eps)
         if goal is None:
-            with torch.no_grad():
-                goal = score.upper_bound(images, eps) - tolerance
+            goal = score.upper_bound(images, eps) - tolerance
         goals = torch.as_tensor(goal, dtype=torch.float64)
         goals = goals if goals.ndim else goals.expand(len(images))
         search = Search(score, images, eps, goal=goals, seed=seed, numbers=numbers, **course)
         search.member = self.name
         if search.open.any():
-            with torch.no_grad():
-                self.search(search)
+            self.search(search)
         search.check_numbers()
         if images.is_cuda:  # where the search may have rounded otherwise than the score itself does
             search.score_again()

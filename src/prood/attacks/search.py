@@ -19,10 +19,7 @@ ROWS = 512
 
 
 class Course(TypedDict, total=False):
-    """How a search runs, not what it looks for.
-
-    `rows` limits how many points are scored at once. `watch` is told from time to time how many passes were made.
-    """
+    """How a search runs, not what it looks for; see `Attack.__call__`."""
 
     rows: int
     watch: Callable[[int], None] | None

@@ -4,8 +4,7 @@ Knows nothing of out-of-distribution detection: boxes in, bounds out.
 """
 
 from prood.bounds import activations, affine, certificate, channelwise, composite, registry  # noqa: F401 – the rules register themselves
-from prood.bounds.balls import Norm
-from prood.bounds.box import Box
+from prood.bounds.box import Box, Norm
 from prood.bounds.certificate import Method, concretise, upper_bound
 from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise, Residual
 from prood.bounds.options import Budget, Options

@@ -235,11 +235,8 @@ def _where_positive(condition: Tensor, values: Tensor, *, out: Tensor) -> None:
 
 def _pieces(rows: Tensor) -> list[slice]:
     """On a CPU a few rows at a time, so that what one operation writes is still in the cache when the next reads it."""
-    size = len(rows) if rows.is_cuda else max(1, _CACHED_VALUES * len(rows) // max(1, rows.numel()))
+    size = len(rows) if rows.is_cuda else max(1, (1 << 17) * len(rows) // max(1, rows.numel()))
     return [slice(start, start + size) for start in range(0, len(rows), size)]
-
-
-_CACHED_VALUES = 1 << 17
 
 
 @register(nn.MaxPool2d)

@@ -25,10 +25,6 @@ def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor)
     return cast(Tensor, pull(slope)[0])
 
 
-_EXPONENTIAL = 8
-"""The relative error of an exponential in float32, in units of its roundoff: four units in the last place."""
-
-
 @register(nn.Linear)
 class LinearRule(Affine[nn.Linear]):
     def apply_absolute(self, layer: nn.Linear, radius: Tensor) -> Tensor:
@@ -91,8 +87,9 @@ class NegativeLinearRule(LinearRule):
         return replace(result, exact_upper=torch.minimum(result.upper, cap))
 
     def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
-        # The weights are exponentials, computed anew in each forward pass by whatever library is there.
-        return replace(super().sums(layer, live), extra=_EXPONENTIAL)
+        # The weights are exponentials, computed anew in each forward pass by whatever library is there: off by four
+        # units in the last place, eight of the roundoff.
+        return replace(super().sums(layer, live), extra=8)
 
 
 @register(nn.Conv2d)
@@ -187,11 +184,8 @@ class AveragePoolRule(Affine[nn.Module]):
         return Sums(terms, fan_out, live.new_ones(()), extra=2, stretch=stretch)
 
     def adjoint(self, layer: nn.Module, slope: Tensor, like: Tensor) -> Tensor:
-        size = like.shape[2] // slope.shape[2]
-        tiles = like.shape[2:] == (size * slope.shape[2], size * slope.shape[3])
-        if isinstance(layer, nn.AvgPool2d) and tiles and _is_tiling(layer, size):
-            return _enlarged(slope, size) / size**2
-        return transpose(layer, slope, like)
+        size = tile(layer, like)
+        return transpose(layer, slope, like) if size is None else _enlarged(slope, size) / size**2
 
 
 def _enlarged(slope: Tensor, size: int) -> Tensor:
@@ -204,10 +198,13 @@ def _enlarged(slope: Tensor, size: int) -> Tensor:
     return squares.reshape(rows, channels, height * size, width * size)
 
 
-def _is_tiling(layer: nn.AvgPool2d, size: int) -> bool:
-    """Windows of this size side by side: the transpose is then plain enlargement."""
-    plain = pair(layer.padding) == (0, 0) and layer.divisor_override is None
-    return plain and pair(layer.kernel_size) == pair(layer.stride) == (size, size)
+def tile(layer: nn.Module, x: Tensor) -> int | None:
+    """The size of an average's windows, if these are squares that tile its input: the transpose is then enlargement."""
+    if not isinstance(layer, nn.AvgPool2d) or pair(layer.padding) != (0, 0) or layer.divisor_override is not None:
+        return None
+    size, across = pair(layer.kernel_size)
+    tiles = size == across and pair(layer.stride) == (size, size) and all(side % size == 0 for side in x.shape[2:])
+    return size if tiles else None
 
 
 @register(nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d)

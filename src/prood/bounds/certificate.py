@@ -7,13 +7,12 @@ from typing import Unpack, get_args
 import torch
 from torch import Tensor, nn
 
-from prood.bounds.balls import Ball, Norm
-from prood.bounds.box import Box, Clip
+from prood.bounds.box import Ball, Box, Clip, Norm
 from prood.bounds.concrete import concretise, finish, maximum, scalar
 from prood.bounds.options import Arithmetic, Budget, FullOptions, Method, Options
 from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
 from prood.bounds.rounding import check_deployed, strict
-from prood.bounds.tighter import in_ball, tighten
+from prood.bounds.tighter.pipeline import in_ball, tighten
 from prood.errors import BadValue, UnknownName
 
 __all__ = ["Arithmetic", "Budget", "Method", "concretise", "crown_ibp", "maximum", "upper_bound"]
@@ -44,7 +43,7 @@ def upper_bound(
     number, or one per image); without a threshold it is "alpha-crown". "bab" stops where the bound is below the
     threshold.
 
-    In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`balls`), and so are the units of the first
+    In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`box`), and so are the units of the first
     layer; "ibp" knows only the box around the ball.
 
     "sound" arithmetic covers every value that the network may return in float32, in any order of summation

@@ -18,16 +18,13 @@ class ChannelwiseRule(Affine[L]):
         raise UnsupportedLayer(f"{type(self).__name__} does not define scale_and_shift()")
 
     def apply_absolute(self, layer: L, radius: Tensor) -> Tensor:
-        scale, _ = self.scale_and_shift(layer)
-        return radius * _per_channel(scale.abs(), radius)
+        return radius * _per_channel(self.scale_and_shift(layer)[0].abs(), radius)
 
     def adjoint(self, layer: L, slope: Tensor, like: Tensor) -> Tensor:
-        scale, _ = self.scale_and_shift(layer)
-        return slope * _per_channel(scale, slope)
+        return slope * _per_channel(self.scale_and_shift(layer)[0], slope)
 
     def constant(self, layer: L, slope: Tensor) -> Tensor | float:
-        _, shift = self.scale_and_shift(layer)
-        return (slope * _per_channel(shift, slope)).flatten(1).sum(1)
+        return (slope * _per_channel(self.scale_and_shift(layer)[1], slope)).flatten(1).sum(1)
 
     def sums(self, layer: L, live: Tensor) -> Sums:
         offset = _per_channel(self.largest_shift(layer), live)
@@ -99,7 +96,5 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
         return shift + layer.bias.abs() if layer.affine else shift
 
     def largest(self, layer: nn.BatchNorm2d) -> Tensor:
-        assert layer.running_mean is not None
-        assert layer.running_var is not None
-        statistics = layer.running_mean.abs().amax(), layer.running_var.abs().amax()
+        statistics = [one.abs().amax() for one in (layer.running_mean, layer.running_var) if one is not None]
         return torch.stack([super().largest(layer), *statistics]).amax()

@@ -25,9 +25,6 @@ DEVICES = frozenset({"cuda"})
 LARGEST = 1 << 27
 """Numbers in the windows that are laid out at once, unless those of a single image are more: a GiB in float64."""
 
-_MOST = 65_535
-"""Images of a batched product, which is as far as a GPU's grid goes in the third direction."""
-
 NARROW = 32
 """Inputs of an output, channels times kernel, up to which a convolution is a product of matrices on a GPU."""
 
@@ -78,7 +75,7 @@ def convolve_transposed(
 
 def _in_pieces(function: Callable[[Tensor], Tensor], x: Tensor, size: int) -> Tensor:
     """A function of a batch that needs `size` numbers an image, a few images at a time."""
-    count = min(max(1, LARGEST // size), _MOST)
+    count = min(max(1, LARGEST // size), 65_535)  # as far as a GPU's grid goes in the third direction
     return function(x) if len(x) <= count else torch.cat([function(part) for part in torch.split(x, count)])
 
 

@@ -5,14 +5,11 @@ from typing import Literal, TypedDict
 
 import torch
 
-from prood.bounds.balls import Norm
+from prood.bounds.box import Norm
 from prood.errors import BadValue
 
 Method = Literal["best", "crown-ibp", "ibp", "alpha-crown", "crown", "bab", "auto"]
 Arithmetic = Literal["sound", "plain"]
-
-_SHARE = 16
-"""Of a GPU's memory, the part that the planes of a chunk may take."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,8 @@ class Budget:
             return self.values
         if device.type != "cuda":
             return 1 << 25
-        return torch.cuda.get_device_properties(device).total_memory // (_SHARE * torch.float64.itemsize)
+        # The planes of a chunk may take a sixteenth of a GPU's memory.
+        return torch.cuda.get_device_properties(device).total_memory // (16 * torch.float64.itemsize)
 
     def batch_on(self, device: torch.device) -> int:
         return self.batch or (512 if device.type == "cuda" else 16)

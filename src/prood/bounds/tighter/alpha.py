@@ -21,9 +21,6 @@ K = TypeVar("K")
 RATE = 0.25
 """The first step's length; later ones are shorter, so that the last is a small fraction of it."""
 
-TILT_RATE = 0.1
-"""The same for the slopes of `Joint`, relative to their range."""
-
 
 def initial(linear: Linear, *, middle: bool) -> Choice:
     """The two choices that CROWN-IBP tries: the slopes at the image, or at the middle of the interval."""
@@ -115,7 +112,7 @@ def tilts(linear: Linear, choice: Choice, steps: int, extra: Choice | None = Non
     places = torch.full_like(scale, 0.5)
     if linear.tilt is not None:
         places += 0.5 * (linear.tilt / scale.clamp_min(torch.finfo(scale.dtype).tiny)).clamp(-1, 1)
-    best, _ = descend(bound_of, {0: places}, steps, rate=TILT_RATE)
+    best, _ = descend(bound_of, {0: places}, steps, rate=0.1)  # relative to their range
     return (2 * best[0] - 1) * scale
 
 

@@ -17,11 +17,6 @@ from torch import Tensor
 from prood.bounds.options import Budget
 from prood.bounds.tighter.leaves import Leaf, State, measure
 
-_POLISH = 20
-"""How often a part with nothing left to cut is optimised again."""
-
-_TOLERANCE = 1e-6
-
 
 class SplitTree:
     """The parts of one image's ball, which may be cut `limit` times."""
@@ -43,7 +38,7 @@ class SplitTree:
     @property
     def open(self) -> bool:
         """Whether another split could help: neither decided, nor exact, nor at its limit."""
-        undecided = self.bound >= self.target and self.bound > self.found + _TOLERANCE
+        undecided = self.bound >= self.target and self.bound > self.found + 1e-6
         return undecided and self.bound > self.closed and self.splits < self.limit
 
     def grow(self, batch: int) -> list[Leaf]:
@@ -57,8 +52,9 @@ class SplitTree:
             leaf = heapq.heappop(self.heap)[2]
             if leaf.candidate is not None:
                 self.splits += 1
-                children += [leaf.child(leaf.candidate, sign) for sign in (1.0, -1.0)]
-            elif leaf.polished < _POLISH:
+                halves = [leaf.signs | {leaf.candidate: sign} for sign in (1.0, -1.0)]
+                children += [replace(leaf, signs=signs, candidate=None, polished=0) for signs in halves]
+            elif leaf.polished < 20:  # with nothing left to cut it is optimised again
                 children.append(replace(leaf, polished=leaf.polished + 1))
             else:
                 self.closed = max(self.closed, leaf.bound)

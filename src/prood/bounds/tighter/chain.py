@@ -47,7 +47,7 @@ def usual(box: Box, *, middle: bool) -> Tensor:
 def same(one: Box, other: Box) -> bool:
     """Whether two ways of computing a box agree to the bit, as the network and its row of layers must."""
     pairs = ((one.centre, other.centre), (one.radius, other.radius))
-    return all(a.shape == b.shape and bool(torch.eq(a, b).logical_or(a.isnan() & b.isnan()).all()) for a, b in pairs)
+    return all(a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in pairs)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,6 @@ from prood.bounds.tighter.alpha import descend, initial, select
 from prood.bounds.tighter.chain import Linear, intersect
 from prood.bounds.tighter.windows import Place, Windows
 
-_TEMPORARY = 8
-"""Tensors of a plane's size that a pullback holds at once."""
-
 
 @dataclass(frozen=True)
 class Units:
@@ -44,7 +41,7 @@ class Units:
         windows = Windows(before) if self.windows and lower.ndim == 4 else None
         windows = windows if windows is not None and windows.possible else None
         largest = windows.largest if windows else max(entering.radius[0].numel() for entering in before.boxes)
-        chunk = max(1, self.values // (_TEMPORARY * largest))
+        chunk = max(1, self.values // (8 * largest))  # a pullback holds eight tensors of a plane's size at once
         for part in torch.split(chosen.nonzero(), chunk):
             planes, where = _Planes(before, windows, box, part), tuple(part.unbind(1))
             for sign, ends in ((1.0, upper), (-1.0, lower)):

@@ -26,11 +26,8 @@ from prood.bounds.rounding import positive_sum
 GROUP = 6
 """Units of a group, k: those at a pixel that pay most. The time doubles with each."""
 
-_TERMS = 1000
-"""The inputs of a unit, at most."""
-
 _OWN = 1e-12
-"""Our own rounding in float64, relative to the sizes of sums that long, several times over."""
+"""Our own rounding in float64, relative to the sizes of sums of a thousand terms, several times over."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class Joint:
         rule = rule_for(layer)
         if type(rule) is not Conv2dRule or not isinstance(layer, nn.Conv2d) or isinstance(layer.padding, str):
             return None
-        if layer.groups > 1 or layer.padding_mode != "zeros" or layer.weight[0].numel() > _TERMS:
+        if layer.groups > 1 or layer.padding_mode != "zeros" or layer.weight[0].numel() > 1000:
             return None
         box, lost = boxes[number - 1], None
         radius = box.radius

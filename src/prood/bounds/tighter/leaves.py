@@ -28,9 +28,6 @@ class Leaf:
     candidate: Unit | None = None  # the unit whose relaxation costs most
     polished: int = 0  # how often it was optimised with nothing left to split
 
-    def child(self, unit: Unit, sign: float) -> Leaf:
-        return replace(self, signs=self.signs | {unit: sign}, candidate=None, polished=0)
-
 
 @dataclass(frozen=True)
 class Pair:
@@ -148,7 +145,10 @@ def _candidates(linear: Linear, watch: Choice, signs: Choice) -> list[Unit | Non
     """The unsplit unit with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
     scores, units = [], []
     for number in linear.bends:
-        score = watch[number].abs() * _height(linear.box(number))
+        lower, upper = linear.box(number).lower, linear.box(number).upper
+        # The height of the triangle over an unstable unit's interval.
+        height = torch.where((lower < 0) & (upper > 0), -upper * lower / (upper - lower), 0)
+        score = watch[number].abs() * height
         if number in signs:
             score = torch.where(signs[number] == 0, score, 0)
         best, unit = score.flatten(1).max(1)
@@ -160,10 +160,3 @@ def _candidates(linear: Linear, watch: Choice, signs: Choice) -> list[Unit | Non
     unit = torch.stack(units, 1).gather(1, layer[:, None]).squeeze(1)
     found = zip(best.tolist(), layer.tolist(), unit.tolist(), strict=True)
     return [(linear.bends[place], number) if value > 0 else None for value, place, number in found]
-
-
-def _height(box: Box) -> Tensor:
-    """−u·l/(u − l), the height of the triangle over an unstable unit's interval, else 0."""
-    lower, upper = box.lower, box.upper
-    unstable = (lower < 0) & (upper > 0)
-    return torch.where(unstable, -upper * lower / (upper - lower), 0)

@@ -19,9 +19,6 @@ from prood.bounds.tighter.chain import Choice, Linear, flatten, plain, rows, sam
 from prood.bounds.tighter.intermediate import Units
 from prood.bounds.tighter.leaves import Pair, State
 
-_TEMPORARY = 8
-"""Tensors of a layer's size that the descent holds at once."""
-
 _CLIMB = 10
 """Steps of the ascent that looks for a value above the threshold."""
 
@@ -46,8 +43,8 @@ class Tightening:
         boxes = Linear.of(self.layers, first).boxes
         if not same(relax(self.network, first)[0], boxes[-1]):
             return ()
-        units = sum(entering.radius.numel() for entering in boxes)
-        return torch.split(every, max(1, self.budget.values_on(every.device) // (_TEMPORARY * units)))
+        values = 8 * sum(entering.radius.numel() for entering in boxes)  # which the descent holds at once
+        return torch.split(every, max(1, self.budget.values_on(every.device) // values))
 
     def relaxed(self, box: Box, refine: Units | None = None) -> Linear:
         """The box around another ball is far too big: its first units are bounded over the ball itself."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds.activations import ReLURule
-from prood.bounds.affine import AveragePoolRule, Conv2dRule, ReshapeRule, _is_tiling
+from prood.bounds.affine import AveragePoolRule, Conv2dRule, ReshapeRule, tile
 from prood.bounds.box import Box
 from prood.bounds.channelwise import BatchNormRule, NormaliseRule
 from prood.bounds.concrete import maximum
@@ -132,9 +132,7 @@ def _has_windows(layer: nn.Module, box: Box) -> bool:
         assert isinstance(layer, nn.Conv2d)
         return layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if rule is AveragePoolRule:
-        if not isinstance(layer, nn.AvgPool2d) or not _is_tiling(layer, size := pair(layer.kernel_size)[0]):
-            return False
-        return all(side % size == 0 for side in box.radius.shape[2:])
+        return tile(layer, box.radius) is not None
     if isinstance(layer, nn.Flatten):
         return False
     return rule in (ReLURule, NormaliseRule, BatchNormRule, ReshapeRule)
