@@ -16,8 +16,7 @@ _SECOND = 0x94D049BB133111EB - 2**64
 
 def stream(*names: int | str) -> int:
     """A 64-bit key for the stream with this name; names that differ give keys that have nothing in common."""
-    digest = hashlib.sha256(repr(names).encode()).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
+    return int.from_bytes(hashlib.sha256(repr(names).encode()).digest()[:8], "little", signed=True)
 
 
 def keys(base: int | Tensor, part: Tensor) -> Tensor:

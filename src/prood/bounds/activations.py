@@ -145,7 +145,7 @@ def _lower_slopes(layer: nn.Module, box: Box, slopes: Slopes, middle: Tensor) ->
 def box_relu(points: Tensor, middle: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """Points, and centres and radii of boxes → centres (points first) and radii behind a ReLU.
 
-    With h = relu(c + r)/2 they are c and r if c > r, else h and h; see `activations._BoxReLU`.
+    With h = relu(c + r)/2 they are c and r if c > r, else h and h; see `_BoxReLU`.
     """
     half = (widen(middle) + radius).clamp(min=0) * 0.5
     # Not by maximum and minimum, whose gradients are not channels last.

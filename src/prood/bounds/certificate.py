@@ -34,14 +34,13 @@ def upper_bound(
     `network` maps a batch to one number per image, shape (N, 1). Options are the `method` (by default "best"), the
     `arithmetic` ("sound" or "plain"), the `norm` ("linf", "l2" or "l1") and the `budget` of the tighter methods.
 
-    "ibp" passes a box forwards (Eq. 6);
-    "crown-ibp" takes those boxes as pre-activation bounds and passes one linear relaxation backwards; "best" is
-    the smaller of the two, or the interval bound alone where a layer has no linear rule. Behind it, each at most the
-    one before, with what `budget` allows and without gradients: "alpha-crown" optimises the lower slopes, "crown" also
-    tightens the bounds of hidden units and relaxes those of the first convolution together, "bab" also splits units.
-    "auto" goes on with an image only while its verdict is open, that is, whether all values are below `threshold` (a
-    number, or one per image); without a threshold it is "alpha-crown". "bab" stops where the bound is below the
-    threshold.
+    "ibp" passes a box forwards (Eq. 6); "crown-ibp" takes those boxes as pre-activation bounds and passes one linear
+    relaxation backwards; "best" is the smaller of the two, or the interval bound alone where a layer has no linear
+    rule. Behind it, each at most the one before, with what `budget` allows and without gradients: "alpha-crown"
+    optimises the lower slopes, "crown" also tightens the bounds of hidden units and relaxes those of the first
+    convolution together, "bab" also splits units. "auto" goes on with an image only while its verdict is open, that is,
+    whether all values are below `threshold` (a number, or one per image); without a threshold it is "alpha-crown".
+    "bab" stops where the bound is below the threshold.
 
     In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`box`), and so are the units of the first
     layer; "ibp" knows only the box around the ball.

@@ -37,10 +37,8 @@ class Budget:
                 raise BadValue(f"the budget's {name} must be at least {low}, not {value}")
 
     def values_on(self, device: torch.device) -> int:
-        if self.values is not None:
-            return self.values
-        if device.type != "cuda":
-            return 1 << 25
+        if self.values is not None or device.type != "cuda":
+            return self.values or 1 << 25
         # The planes of a chunk may take a sixteenth of a GPU's memory.
         return torch.cuda.get_device_properties(device).total_memory // (16 * torch.float64.itemsize)
 

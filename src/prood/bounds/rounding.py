@@ -178,13 +178,8 @@ def strict(device: torch.device, *, transforms: bool = False) -> Iterator[None]:
     cudnn = backends.cudnn.enabled
     # Two interfaces set the precision of products. The newer one (torch 2.9) makes the older one unreadable where they
     # disagree; then it is not the older one that was used, and there is nothing of it to restore.
-    parts = (
-        (backends.cuda, "matmul"),
-        (backends.cudnn, "conv"),
-        (backends.mkldnn, "matmul"),
-        (backends.mkldnn, "conv"),
-    )
-    knobs: list[Any] = [getattr(backend, kind, None) for backend, kind in parts]
+    knobs: list[Any] = [getattr(backends.cuda, "matmul", None), getattr(backends.cudnn, "conv", None)]
+    knobs += [getattr(backends.mkldnn, kind, None) for kind in ("matmul", "conv")]
     before = [getattr(knob, "fp32_precision", None) for knob in knobs]
     precision, tf32 = _readable(torch.get_float32_matmul_precision), _readable(lambda: backends.cudnn.allow_tf32)
     nnpack = backends.nnpack.set_flags(False)[0]  # type: ignore[no-untyped-call]  # transforms where oneDNN is off

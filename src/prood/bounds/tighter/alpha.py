@@ -5,7 +5,7 @@ arithmetic that was asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -119,13 +119,10 @@ def tilts(linear: Linear, choice: Choice, steps: int, extra: Choice | None = Non
 @contextmanager
 def searching(device: torch.device) -> Iterator[None]:
     """Proofs run without cuDNN, which may transform sums; a search need not."""
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.backends.cudnn.enabled
+    cuda, before = device.type == "cuda", torch.backends.cudnn.enabled
     try:
-        torch.backends.cudnn.enabled = True
-        with own_functions():
+        torch.backends.cudnn.enabled = before or cuda
+        with own_functions() if cuda else nullcontext():
             yield
     finally:
         torch.backends.cudnn.enabled = before

@@ -140,9 +140,9 @@ class Linear:
     def bound(
         self,
         choice: Choice | None = None,
+        extra: Choice | None = None,
         *,
         middle: bool = False,
-        extra: Choice | None = None,
         watch: Choice | None = None,
         joint: bool = False,
     ) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -79,16 +80,12 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int) -> tuple[list[Leaf], Ten
         slopes[number] = given
     tilt = None if pair.proof.tilt is None else pair.proof.tilt[owner]
     scout, rate = branch(pair.scout, owner, signs, tilt), RATE * 0.7 ** leaves[0].polished
-
-    def bound_of(slopes: Choice, extra: Choice) -> Tensor:
-        return scout.bound(slopes, extra=extra, joint=True)
-
-    best, extra = descend(bound_of, slopes, steps, signs=signs, extra=betas, rate=rate)
+    best, extra = descend(partial(scout.bound, joint=True), slopes, steps, signs=signs, extra=betas, rate=rate)
     with torch.no_grad():
         if tilt is not None and steps:
             tilt = tilts(scout, best, steps, extra)
         proof, watch = branch(pair.proof, owner, signs, tilt), Choice()
-        bound = proof.bound(best, extra=extra, watch=watch, joint=True)
+        bound = proof.bound(best, extra, watch=watch, joint=True)
         bound = torch.where(bound.isnan(), torch.inf, bound)
         candidates = _candidates(proof, watch, signs)
         box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(like)

@@ -83,7 +83,7 @@ class Tightening:
         linear, steps = self.relaxed(state.box, refine), self.budget.steps
         scout = linear.on(self.fast, torch.float32) if linear.boxes[0].sound else linear
         start = better_start(scout) if state.pair is None else state.pair.slopes
-        slopes, _ = descend(lambda choice, _: scout.bound(choice), start, steps)
+        slopes, _ = descend(scout.bound, start, steps)
         if refine is not None and (tilt := tilts(scout, slopes, steps)) is not None:
             linear = replace(linear, tilt=tilt.to(linear.boxes[0].radius))
         bound = finish(linear.boxes[-1], linear.bound(slopes, joint=refine is not None))
@@ -141,21 +141,14 @@ def tighten(
 def _stages(work: Tightening, state: State, method: str, threshold: bool) -> Tensor:
     only_open = method == "auto" and threshold
     count = {"alpha-crown": 1, "crown": 2, "bab": 3}.get(method, 3 if threshold else 1)
+    stages = (work.alpha, work.crown, work.branch)[:count]
     result, index = state.bound.clone(), torch.arange(len(state.bound), device=state.bound.device)
-    if only_open:
-        state, index = _narrow(state, index)
-        state = work.climb(state) if len(index) else state
-    for stage in (work.alpha, work.crown, work.branch)[:count]:
-        if only_open:
-            state, index = _narrow(state, index)
+    for stage in (work.climb, *stages) if only_open else stages:
+        if only_open:  # the verdict: an image neither proven to stay below the threshold nor found to exceed it
+            left = ((state.bound >= state.target) & (state.found < state.target)).nonzero().squeeze(1)
+            state, index = state.some(left), index[left]
         if not len(index):
             break
         state = stage(state)
         result[index] = state.bound
     return result
-
-
-def _narrow(state: State, index: Tensor) -> tuple[State, Tensor]:
-    """The images whose verdict is open: not proven to stay below the threshold, nor found to exceed it."""
-    left = ((state.bound >= state.target) & (state.found < state.target)).nonzero().squeeze(1)
-    return state.some(left), index[left]
