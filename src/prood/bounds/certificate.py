@@ -42,7 +42,7 @@ def upper_bound(
     whether all values are below `threshold` (a number, or one per image); without a threshold it is "alpha-crown".
     "bab" stops where the bound is below the threshold.
 
-    In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`box`), and so are the units of the first
+    In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`Ball`), and so are the units of the first
     layer; "ibp" knows only the box around the ball.
 
     "sound" arithmetic covers every value that the network may return in float32, in any order of summation

@@ -79,7 +79,7 @@ def _in_pieces(function: Callable[[Tensor], Tensor], x: Tensor, size: int) -> Te
     return function(x) if len(x) <= count else torch.cat([function(part) for part in torch.split(x, count)])
 
 
-def narrow_convolution(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[int, int]) -> Tensor:
+def narrow_convolution(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: Pair) -> Tensor:
     """`F.conv2d` for an image of few channels; channels last.
 
     The library's kernels are made for many channels. With three they take, on an H200, 1.5 times as long for outputs
