@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Literal
@@ -12,15 +12,12 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from prood.certification.certify import Request, certify
-from prood.certification.inputs import inputs
+from prood.certification.certify import Request, certify, inputs
 from prood.certification.record import Certificate
 from prood.detector import Answer, Detector, Rule
 from prood.errors import Refuted
 
 SHOWN = 50
-
-Rejected = Literal["provably", "yes", "no"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,10 @@ class CertifiedImage:
 
     @property
     def bounds(self) -> list[float]:
-        return [one.bound if one.confidence is None else one.confidence for one in self.certificates]
+        return _bounds(self.certificates)
 
     @property
-    def rejected(self) -> Rejected | None:
+    def rejected(self) -> Literal["provably", "yes", "no"] | None:
         """Provably: so is every image within the smallest radius asked for. Yes: this one is, near ones may not be.
 
         None without a threshold.
@@ -66,27 +63,28 @@ def certify_images(
     """
     images = inputs(names, detector.shape, limit)
     certificates = certify(detector, path, images, request, out)
-    rows = []
+    rows: list[CertifiedImage] = []
     shown = range(len(images) if out is None else min(SHOWN, len(images)))
     for start in range(0, len(shown), request.batch):
         group = shown[start : start + request.batch]
         stack = images.read(group)
-        reach = np.full(len(group), math.nan)
+        proofs = [tuple(certificates[place :: len(images)]) for place in group]
+        radii = np.full(len(group), math.nan)
         if detector.threshold is not None:
-            reach = detector.certified_radius(stack, norm=request.norm, method=request.method)
-        for place, answer, radius in zip(group, detector.predict(stack), reach, strict=True):
+            found = detector.certified_radius(stack, norm=request.norm, method=request.method)
+            radii = detector.rule.reach(found, np.array([_bounds(proof) for proof in proofs]), request.eps)
+        for place, answer, proof, radius in zip(group, detector.predict(stack), proofs, radii.tolist(), strict=True):
             name, row = images.names[place]
             full = name if row is None else f"{name}[{row}]"
-            found = CertifiedImage(full, answer, tuple(certificates[place :: len(images)]), detector.rule)
-            least = min(found.bounds)
-            if out is not None and answer.confidence > least + 1e-6 * (
-                1 + abs(least)
-            ):  # 'prood verify' refutes it, too
+            least = min(_bounds(proof))
+            if out is not None and answer.confidence > least + 1e-6 * (1 + abs(least)):  # 'verify' refutes it, too
                 raise Refuted(f"a certificate of {full} in {out} is below what the model says of it: remove that file")
-            if detector.threshold is not None:
-                radius = detector.rule.reach(radius[None], np.array([found.bounds]), request.eps)[0]
-            rows.append(replace(found, radius=float(radius)))
+            rows.append(CertifiedImage(full, answer, proof, detector.rule, radius))
     return rows
+
+
+def _bounds(certificates: Sequence[Certificate]) -> list[float]:
+    return [one.bound if one.confidence is None else one.confidence for one in certificates]
 
 
 def show(rows: Sequence[CertifiedImage]) -> Table:

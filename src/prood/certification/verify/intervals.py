@@ -6,7 +6,7 @@ import numpy as np
 
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.exact import MORE, TINY32, Array, down, require, up
-from prood.certification.verify.layers import Affine, Convolution, Network, Normalise, ReLU
+from prood.certification.verify.layers import Affine, Convolution, Layer, Network, Normalise, ReLU
 from prood.certification.verify.rounding import Errors, errors
 
 
@@ -14,7 +14,7 @@ from prood.certification.verify.rounding import Errors, errors
 class Enclosure:
     """A layer, the interval of what the deployed network gives to it, and of what it makes of it."""
 
-    layer: Affine | ReLU
+    layer: Layer
     inside: tuple[Array, Array]
     outside: tuple[Array, Array]
     errors: Errors | None
@@ -22,17 +22,11 @@ class Enclosure:
 
 def enclose(network: Network, lower: Array, upper: Array) -> Enclosure:
     """The last step: its `outside` holds every value that the deployed network may return on the box."""
-    return intervals(network, lower, upper)[-1]
+    return intervals(network.layers, (lower, upper))[-1]
 
 
-def intervals(network: Network, lower: Array, upper: Array, ball: Ball | None = None) -> list[Enclosure]:
-    """The steps of the deployed network on a box, or on the part of it that is in `ball`."""
-    return continue_with(network.layers, (lower, upper), ball)
-
-
-def continue_with(
-    layers: tuple[Affine | ReLU, ...], inside: tuple[Array, Array], ball: Ball | None = None
-) -> list[Enclosure]:
+def intervals(layers: tuple[Layer, ...], inside: tuple[Array, Array], ball: Ball | None = None) -> list[Enclosure]:
+    """The steps of the deployed layers on a box, or on the part of it that is in `ball`."""
     steps: list[Enclosure] = []
     for number, layer in enumerate(layers):
         if isinstance(layer, ReLU):
@@ -64,9 +58,9 @@ def _dual(steps: list[Enclosure], layer: Affine, ball: Ball | None) -> Array | N
     from 0 and 1, so the distance between the two counts as well.
     """
     first = steps[0]
-    if ball is None or ball.norm == "linf" or not isinstance(first.layer, Normalise) or first.errors is None:
+    if ball is None or ball.norm == "linf" or not isinstance(layer, Convolution):
         return None
-    if not isinstance(layer, Convolution):
+    if not isinstance(first.layer, Normalise) or first.errors is None:
         return None
     scale = np.broadcast_to(1 / first.layer.std, first.layer.inside)[None]
     if ball.norm == "l2":
@@ -74,11 +68,9 @@ def _dual(steps: list[Enclosure], layer: Affine, ball: Ball | None) -> Array | N
     else:
         norm = np.broadcast_to(np.abs(layer.weight).max((1, 2, 3))[:, None, None] * scale.max(), layer.outside)
     lower, upper = first.outside
-    image = ball.image.astype(np.float64)
-    at_image = (image - first.layer.mean) / first.layer.std
+    at_image = (ball.centre - first.layer.mean) / first.layer.std
     away = up(np.abs((lower + upper) / 2 - at_image)) + first.errors.deployed + 2 * first.errors.own
-    moved: Array = MORE * (norm * ball.eps + layer.map(away[None], "absolute")[0])
-    return moved
+    return np.asarray(MORE * (norm * ball.eps + layer.map(away[None], "absolute")[0]))
 
 
 def ceiling(network: Network) -> float:

@@ -67,9 +67,8 @@ def _slopes(slope: Array, lower: Array, upper: Array, line: Array) -> Array:
 
 def choices(steps: list[Enclosure], ball: Ball) -> dict[str, Lines]:
     """Ways to choose the lower lines: as at the image, as at the middle of the interval, all flat, all steep."""
-    image = ball.image.astype(np.float64)
     found: dict[str, Lines] = {"image": {}, "middle": {}, "flat": {}, "steep": {}}
-    value = image[None]
+    value = ball.centre[None]
     for number, step in enumerate(steps):
         if isinstance(step.layer, ReLU):
             lower, upper = step.inside

@@ -28,6 +28,7 @@ The lemma without that covers sums over blocks, too, and the mean of four values
 commutes with rounding. It does not cover algorithms that are no sums of these products (Winograd, FFT), nor TF32.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -76,12 +77,8 @@ def _in_blocks(layer: Linear, above: Array, below: Array, partial: Array) -> Arr
     above, below = above.reshape(weight.shape[1:]), below.reshape(weight.shape[1:])
     largest = np.maximum(above, below)
     absolute, live = np.abs(weight), (weight != 0) & (largest > 0)
-
-    def sums(weights: Array, values: Array) -> Array:
-        found: Array = np.einsum("obs,bs->ob", weights, values)
-        return found
-
-    count: Array = live.sum(2).astype(np.float64)
+    sums = functools.partial(np.einsum, "obs,bs->ob")  # of weights and values, a block each
+    count = live.sum(2).astype(np.float64)
     within = MORE * (sums(absolute, above + below) + np.abs(sums(weight, above - below))) / 2
     underflow = 8 * TINY32 * ((absolute + largest).sum(2) + 2 * count)
     additions = np.maximum(count - 1, 0) * U32
@@ -89,8 +86,7 @@ def _in_blocks(layer: Linear, above: Array, below: Array, partial: Array) -> Arr
     lost = MORE * lost.sum(1)
     blocks = (count > 0).sum(1).astype(np.float64)
     again = (blocks * U32 * (partial + lost) + 8 * TINY32 * (2 * blocks + 2)) / (1 - blocks * U32)
-    both: Array = MORE * (lost + again)
-    return both
+    return np.asarray(MORE * (lost + again))
 
 
 def _normalise(layer: Normalise, largest: Array, distance: Array, rows: float) -> Errors:
