@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from prood.detector import Detector
 from prood.errors import MissingPackage, ProodError, Refuted, Unsupported
 from prood.export import check, export, write
-from prood.export.classifier import classifier_model
+from prood.export.write import classifier_model
 from prood.models import ProoD, open_classifier
 from prood.models.classifiers import compact
 

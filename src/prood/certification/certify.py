@@ -9,6 +9,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,15 +21,7 @@ from torch import Tensor
 from prood import processes
 from prood.atomic import check, locked, write_text
 from prood.bounds import Method, Norm
-from prood.certification.record import (
-    Certificate,
-    ImageReference,
-    ModelReference,
-    append,
-    file_sha256,
-    image_sha256,
-    read,
-)
+from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256, read
 from prood.data import Images, open_set
 from prood.data.formats.pictures import decode, fit, has_frames
 from prood.data.sources import Shape
@@ -93,13 +86,9 @@ def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> Inputs:
 def _still(path: Path) -> Image.Image:
     """A picture of one frame: a certificate names the file, and would seem to be about all of them."""
     picture = decode(path)  # a damaged one is refused there
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(path) as opened:
-            try:
-                several = has_frames(opened)
-            except Exception:  # a second one that is damaged is one, too
-                several = True
+    several = True  # a second frame that is damaged is one, too
+    with warnings.catch_warnings(action="ignore"), Image.open(path) as opened, suppress(Exception):
+        several = has_frames(opened)
     if several:
         raise Unsupported(f"{path} has several frames or pages: save the one that is meant as a picture")
     return picture

@@ -71,7 +71,11 @@ class Writer:
         if not isinstance(argument, fx.Node):
             return self.constant(argument, kind)
         name = self.names[argument]
-        return name if argument.meta["val"].dtype == kind else self.cast(name, kind)
+        return name if kind_of(argument) == kind else self.cast(name, kind)
+
+    def like(self, node: fx.Node, *arguments: Any) -> list[str]:
+        """Values of the trace and numbers, all in the type of what `node` gives."""
+        return [self.value(argument, kind_of(node)) for argument in arguments]
 
     def cast(self, name: str, kind: torch.dtype) -> str:
         from onnx import helper
@@ -79,7 +83,13 @@ class Writer:
         return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(torch.empty(0, dtype=kind).numpy().dtype))
 
 
-Translator = Callable[[Writer, fx.Node], str]
+Translator = Callable[..., str]
+"""Of the writer, a node of the trace and that node's arguments; returns the name of the result."""
+
+
+def kind_of(node: fx.Node) -> torch.dtype:
+    kind: torch.dtype = node.meta["val"].dtype
+    return kind
 
 
 def trace(module: nn.Module, *examples: Tensor) -> fx.GraphModule:
@@ -91,18 +101,14 @@ def trace(module: nn.Module, *examples: Tensor) -> fx.GraphModule:
 
 
 def translate(
-    one: fx.GraphModule,
-    other: fx.GraphModule,
-    table: dict[str, Translator],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
+    traces: Sequence[fx.GraphModule], table: dict[str, Translator], inputs: Sequence[str], outputs: Sequence[str]
 ) -> Writer:
     """The nodes of a module that was traced twice, with two numbers of images.
 
     What differs between the traces depends on that number. Only sizes may, and they are left open.
     """
     writer, given = Writer(), iter(inputs)
-    nodes, twins = list(one.graph.nodes), list(other.graph.nodes)
+    nodes, twins = (list(one.graph.nodes) for one in traces)
     if len(nodes) != len(twins):
         raise Unsupported("the number of operators depends on the number of images: the bound cannot be exported")
     for node, twin in zip(nodes, twins, strict=True):
@@ -112,9 +118,11 @@ def translate(
         if node.op == "placeholder":
             writer.names[node] = next(given)
         elif node.op == "get_attr":
-            writer.names[node] = writer.keep(node.target.lstrip("_"), getattr(one, node.target).detach().numpy())
+            writer.names[node] = writer.keep(node.target.lstrip("_"), getattr(traces[0], node.target).detach().numpy())
         elif node.op == "call_function":
-            writer.names[node] = _call(writer, table, node)
+            if str(node.target) not in table:
+                raise Unsupported(f"the bound uses the operator {node.target}, which the export does not know")
+            writer.names[node] = table[str(node.target)](writer, node, *_arguments(node))
         elif node.op == "output":
             for result, output in zip(node.args[0], outputs, strict=True):
                 writer.add("Identity", writer.names[result], output=output)
@@ -138,8 +146,9 @@ def _sizes(node: fx.Node, twin: fx.Node) -> list[int | None]:
     return [size if size == changed else None for size, changed in zip(value.shape, again.shape, strict=True)]
 
 
-def _call(writer: Writer, table: dict[str, Translator], node: fx.Node) -> str:
-    name = str(node.target)
-    if name not in table:
-        raise Unsupported(f"the bound uses the operator {name}, which the export does not know")
-    return table[name](writer, node)
+def _arguments(node: fx.Node) -> tuple[Any, ...]:
+    """Those by position. Named ones change what an operator does, but for the type, which the result shows."""
+    unknown = {key: value for key, value in node.kwargs.items() if key not in ("dtype", "device", "pin_memory")}
+    if unknown:
+        raise Unsupported(f"the bound uses {node.target} with {unknown}, which the export does not know")
+    return node.args

@@ -11,9 +11,9 @@ import torch
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.bound import bounds, highest
 from prood.certification.verify.exact import Undecided
-from prood.certification.verify.intervals import ceiling, enclose, intervals
 from prood.certification.verify.layers import Linear, Network, Normalise, ReLU
 from prood.certification.verify.network import read_model
+from prood.certification.verify.rounding import ceiling, enclose, intervals
 from prood.models import load
 
 NORMS = {"linf": 0.1, "l2": 0.5, "l1": 1.5}

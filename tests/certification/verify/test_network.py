@@ -8,8 +8,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from prood.certification.verify.exact import Undecided
-from prood.certification.verify.intervals import enclose
 from prood.certification.verify.network import SIZES, read_model
+from prood.certification.verify.rounding import enclose
 from prood.models import ProoD, load, save, small
 
 

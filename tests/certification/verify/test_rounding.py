@@ -7,9 +7,8 @@ import pytest
 
 from prood import bounds
 from prood.certification.verify.exact import EXP_ULPS, SPREAD, Undecided, flint, least_exponentials
-from prood.certification.verify.intervals import enclose
 from prood.certification.verify.layers import Linear, Network, Normalise, Pool
-from prood.certification.verify.rounding import errors
+from prood.certification.verify.rounding import enclose, errors
 
 
 def exact(weights, inputs, bias) -> list[Fraction]:

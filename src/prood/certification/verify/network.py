@@ -147,21 +147,18 @@ def _layers(words: str, image: Shape, tensors: Tensors) -> list[Layer]:
         if word == "p2":
             outside: Shape = (shape[0], shape[1] // 2, shape[2] // 2)
             layers.append(Pool(shape, outside))
-            place += 1
         elif word.startswith("fc"):
             place += 0 if flat else 1  # the flattening has a number, too
             flat, width = True, int(word[2:])
             outside = (width,)
             weight = take("weight", (width, int(np.prod(shape))))
             layers += [Linear(shape, outside, weight, take("bias", outside)), ReLU()]
-            place += 2
         else:
             width, stride = int(word.partition("s")[0]), int(word.partition("s")[2] or 1)
             outside = (width, -(-shape[1] // stride), -(-shape[2] // stride))
             weight = take("weight", (width, shape[0], 3, 3))
             layers += [Convolution(shape, outside, weight, take("bias", (width,)), stride), ReLU()]
-            place += 2
-        shape = outside
+        shape, place = outside, place + (1 if word == "p2" else 2)
     logarithms, bias = tensors.pop("tail.1.log_weight"), tensors.pop("tail.1.bias")
     if logarithms.shape != (1, int(np.prod(shape))) or bias.shape != (1,) or tensors:
         raise ValueError(f"the last layer does not fit, or there are more tensors: {', '.join(sorted(tensors))}")

@@ -108,7 +108,9 @@ class Verifier:
 
 def decide(network: Network, ball: Ball, stated: float) -> Verdict:
     """The deployed g returns a float32, so a proof that it stays below the next one above `stated` is enough."""
-    lowest, limit, reason = None, _next_float32(stated), "there is no bound"
+    near = np.float32(stated)
+    limit = float(np.nextafter(near, np.float32(np.inf)) if float(near) <= stated else near)
+    lowest, reason = None, "there is no bound"
     try:
         for name, bound in bounds(network, ball):
             if bound < limit:
@@ -124,15 +126,10 @@ def decide(network: Network, ball: Ball, stated: float) -> Verdict:
     return Verdict("not decided", reason, lowest, value)
 
 
-def _next_float32(stated: float) -> float:
-    """The smallest float32 above `stated`: a float32 below it is at most `stated`."""
-    near = np.float32(stated)
-    return float(np.nextafter(near, np.float32(np.inf)) if float(near) <= stated else near)
-
-
 def _check_hash(what: str, where: str, stated: str, found: str) -> None:
     if stated != found:
-        raise Refuted(f"{what} at hand ({where}) is another one: its sha256 starts {found[:12]}, not {stated[:12]}")
+        starts = f"its sha256 starts with {found[:12]}, not {stated[:12]}"
+        raise Refuted(f"{what} at hand ({where}) is another one: {starts}")
 
 
 def _check_confidence(certificate: Certificate, model: Model) -> None:
