@@ -33,7 +33,7 @@ class Branching(nn.Module):
 @pytest.mark.parametrize(
     ("classifier", "said"),
     [
-        (Length(), "takes the number of images for a constant; where it says len\\(x\\), say x.shape\\[0\\]"),
+        (Length(), "takes the number of images for a constant: say x.shape\\[0\\] in place of len\\(x\\)"),
         (Branching(), "torch cannot export the classifier to ONNX: .*"),
     ],
 )

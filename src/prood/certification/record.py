@@ -7,7 +7,7 @@ in float32 and in any order of summation, is at most `bound`. The hashes say whi
 import hashlib
 import json
 import sys
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Self
@@ -62,18 +62,17 @@ class Certificate:
 
         In ASCII: the name of a file may be bytes that are no text.
         """
-        return json.dumps(self._facts() | {"digest": self._digest()}, allow_nan=False)
+        return json.dumps(asdict(replace(self, digest=self._digest())), allow_nan=False)
 
     @property
     def intact(self) -> bool:
         """Whether the line is as it was written. A forger may write a new digest: all else is checked as well."""
         return self.digest in ("", self._digest())
 
-    def _facts(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "digest"}
-
     def _digest(self) -> str:
-        return hashlib.sha256(json.dumps(self._facts(), sort_keys=True).encode()).hexdigest()
+        facts = asdict(self)
+        del facts["digest"]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -110,7 +109,7 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
 
 
 def append(path: Path | str, certificate: Certificate) -> None:
-    """Add a line and flush it. A last line that a kill has cut makes way: nobody could read it."""
+    """Add a line. A last line that a kill has cut makes way: nobody could read it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     line = certificate.to_json().encode() + b"\n"
@@ -125,7 +124,6 @@ def append(path: Path | str, certificate: Certificate) -> None:
             else:
                 file.truncate(size - len(last))
         file.write(line)
-        file.flush()
 
 
 def read(path: Path | str) -> tuple[list[Certificate], str]:

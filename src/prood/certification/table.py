@@ -91,26 +91,19 @@ def show(rows: Sequence[CertifiedImage]) -> Table:
     """What is proven is rounded so that it stays true: bounds up, radii down. A narrow terminal folds names."""
     joint = bool(rows) and rows[0].certificates[0].confidence is not None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("image", overflow="fold")
-    if joint:
-        table.add_column("class", overflow="fold")
+    for title in ("image", "class") if joint else ("image",):
+        table.add_column(title, overflow="fold")
     for title in ("confidence" if joint else "g", "p(in)"):
         table.add_column(title, justify="right", no_wrap=True)
     for one in rows[0].certificates if rows else ():
         within = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(one.eps))
         table.add_column(f"≤ within {float(within):g} ({one.norm})", justify="right", min_width=7)
     decides = bool(rows) and rows[0].rule.threshold is not None
-    if decides:
-        table.add_column("rejected", justify="right", no_wrap=True)
-        table.add_column("radius", justify="right", no_wrap=True)
+    for title in ("rejected", "radius") if decides else ():
+        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        said = row.answer
-        cells = [
-            escape(row.name),
-            *([escape(said.name)] if joint else []),
-            f"{said.confidence:.4f}",
-            f"{said.p_in:.4f}",
-        ]
+        cells = [escape(row.name), escape(row.answer.name)] if joint else [escape(row.name)]
+        cells += [f"{row.answer.confidence:.4f}", f"{row.answer.p_in:.4f}"]
         cells += [_rounded(bound, 4, ROUND_CEILING) for bound in row.bounds]
         if decides:
             cells += [row.rejected or "", "–" if math.isnan(row.radius) else _rounded(row.radius, 5, ROUND_FLOOR)]

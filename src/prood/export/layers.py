@@ -44,10 +44,9 @@ class Windows(nn.Conv2d):
         sides = zip(padded.shape[2:], self.dilation, self.kernel_size, self.stride, strict=True)
         height, width = ((size - gap * (kernel - 1) - 1) // step + 1 for size, gap, kernel, step in sides)
         (high, wide), (step, stride) = self.kernel_size, self.stride
+        tall, broad = step * (height - 1) + 1, stride * (width - 1) + 1  # from the first window's corner to the last's
         pieces = [
-            padded[:, :, i * down : i * down + step * (height - 1) + 1 : step][
-                :, :, :, j * right : j * right + stride * (width - 1) + 1 : stride
-            ]
+            padded[:, :, i * down : i * down + tall : step][:, :, :, j * right : j * right + broad : stride]
             for i in range(high)
             for j in range(wide)
         ]

@@ -117,9 +117,9 @@ def _reduction(writer: Writer, node: fx.Node, value: fx.Node, axes: Any = None, 
     name = writer.value(value, torch.int32 if truth else kind_of(node))
     if axes is None:
         axes = range(value.meta["val"].ndim)
-    if isinstance(axes, int) or len(axes):
-        places = writer.numbers(*([axes] if isinstance(axes, int) else axes))
-        name = writer.add(_REDUCTIONS[word], name, places, keepdims=int(keep))
+    places = [axes] if isinstance(axes, int) else list(axes)
+    if places:
+        name = writer.add(_REDUCTIONS[word], name, writer.numbers(*places), keepdims=int(keep))
     return writer.cast(name, torch.bool) if truth else name
 
 

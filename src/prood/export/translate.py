@@ -32,19 +32,20 @@ class Writer:
     """Collects nodes and constants; `names` says what the values of the trace are called."""
 
     def __init__(self) -> None:
+        import onnx.numpy_helper  # of an optional package
+
+        self.onnx: Any = onnx
         self.names: dict[fx.Node, str] = {}
         self.nodes: list[Any] = []
         self.initializers: dict[str, Any] = {}
 
     def add(self, op: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """A node with one output; returns the name of that."""
-        from onnx import helper, numpy_helper
-
-        constants = [numpy_helper.to_array(self.initializers[name]) for name in inputs if name in self.initializers]
-        if any(lost(op, constant) for constant in constants):
+        constants = [self.initializers[name] for name in inputs if name in self.initializers]
+        if any(lost(op, self.onnx.numpy_helper.to_array(constant)) for constant in constants):
             raise Unsupported(f"a runtime may drop {op} with {inputs}: the bound cannot be exported")
         output = output or f"{op}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
+        self.nodes.append(self.onnx.helper.make_node(op, list(inputs), [output], name=output, **attributes))
         return output
 
     def constant(self, value: Any, kind: torch.dtype) -> str:
@@ -60,10 +61,8 @@ class Writer:
 
     def keep(self, name: str, array: np.ndarray[Any, Any]) -> str:
         """A tensor that the file holds, once under each name."""
-        from onnx import numpy_helper
-
         if name not in self.initializers:
-            self.initializers[name] = numpy_helper.from_array(array, name)
+            self.initializers[name] = self.onnx.numpy_helper.from_array(array, name)
         return name
 
     def value(self, argument: Any, kind: torch.dtype) -> str:
@@ -78,9 +77,8 @@ class Writer:
         return [self.value(argument, kind_of(node)) for argument in arguments]
 
     def cast(self, name: str, kind: torch.dtype) -> str:
-        from onnx import helper
-
-        return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(torch.empty(0, dtype=kind).numpy().dtype))
+        dtype = torch.empty(0, dtype=kind).numpy().dtype
+        return self.add("Cast", name, to=self.onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
 
 Translator = Callable[..., str]
@@ -112,9 +110,10 @@ def translate(
     if len(nodes) != len(twins):
         raise Unsupported("the number of operators depends on the number of images: the bound cannot be exported")
     for node, twin in zip(nodes, twins, strict=True):
-        if not _alike(node, twin):
+        if _signature(node) != _signature(twin):
             raise Unsupported(f"{node} depends on the number of images: the bound cannot be exported")
-        node.meta["sizes"] = _sizes(node, twin)
+        shapes = [getattr(one.meta.get("val"), "shape", ()) for one in (node, twin)]
+        node.meta["sizes"] = [size if size == again else None for size, again in zip(*shapes, strict=True)]
         if node.op == "placeholder":
             writer.names[node] = next(given)
         elif node.op == "get_attr":
@@ -129,21 +128,11 @@ def translate(
     return writer
 
 
-def _alike(node: fx.Node, twin: fx.Node) -> bool:
-    """The same operator with the same arguments, up to the sizes that a shape is made of."""
-    if (node.op, node.name, str(node.target)) != (twin.op, twin.name, str(twin.target)):
-        return False
+def _signature(node: fx.Node) -> tuple[str, ...]:
+    """The operator and its arguments, up to the sizes that a shape is made of."""
     shaping = str(node.target) in ("aten.reshape.default", "aten.expand.default")
-    how, again = (repr((entry.args[: 1 if shaping else None], entry.kwargs)) for entry in (node, twin))
-    return how == again  # as text, in which a value is its name, and NaN is equal to itself
-
-
-def _sizes(node: fx.Node, twin: fx.Node) -> list[int | None]:
-    """The shape of a result, with None for sizes that depend on the number of images."""
-    value, again = node.meta.get("val"), twin.meta.get("val")
-    if not (isinstance(value, Tensor) and isinstance(again, Tensor)):
-        return []
-    return [size if size == changed else None for size, changed in zip(value.shape, again.shape, strict=True)]
+    how = repr((node.args[: 1 if shaping else None], node.kwargs))  # in which a value is its name, and NaN equals NaN
+    return node.op, node.name, str(node.target), how
 
 
 def _arguments(node: fx.Node) -> tuple[Any, ...]:

@@ -82,10 +82,8 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         "classes": json.dumps(detector.classes, ensure_ascii=False),
         "shift": repr(detector.shift),
         "weights": fingerprint(detector.model),
-        "norm": "linf",
-        "method": "best",
-        "arithmetic": "float32",
     }
+    facts |= {"norm": "linf", "method": "best", "arithmetic": "float32"}
     if detector.threshold is not None:
         facts["threshold"] = repr(detector.threshold)
     return detector, facts
@@ -113,9 +111,9 @@ def build(detector: Detector, opset: int, facts: dict[str, str]) -> Any:
         [probabilities, *(value(name, TensorProto.DOUBLE, "N") for name in OUTPUTS[1:])],
         [*classifier.graph.initializer, *writer.initializers.values()],
     )
-    given = {"opset_imports": classifier.opset_import, "functions": classifier.functions}
-    given |= {"ir_version": classifier.ir_version}
-    proto = helper.make_model(graph, producer_name="prood", producer_version=__version__, **given)
+    versions = {"opset_imports": classifier.opset_import, "ir_version": classifier.ir_version}
+    about = {"producer_name": "prood", "producer_version": __version__}
+    proto = helper.make_model(graph, functions=classifier.functions, **versions, **about)
     helper.set_model_props(proto, facts)
     checker.check_model(proto)
     return proto
@@ -152,10 +150,7 @@ def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
         hint = f"; {_AGAIN}" if any(facts.kind == "torchscript" for facts in parts) else ""
         raise Unsupported(f"torch cannot export the classifier to ONNX: {_bottom(error)}{hint}") from None
     if not model.graph.output[0].type.tensor_type.shape.dim[0].dim_param:
-        raise Unsupported(
-            "the classifier cannot be exported: it takes the number of images for a constant; where it says len(x), "
-            "say x.shape[0]"
-        )
+        raise Unsupported("the classifier takes the number of images for a constant: say x.shape[0] in place of len(x)")
     return compose.add_prefix(model, "classifier/", rename_inputs=False, rename_outputs=False)
 
 

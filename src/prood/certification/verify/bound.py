@@ -20,10 +20,7 @@ from numpy.typing import NDArray
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.exact import MORE, Array, require, up
 from prood.certification.verify.layers import Linear, Network, ReLU
-from prood.certification.verify.rounding import Enclosure, ceiling, enclose, intervals
-
-_VALUES = 2**23  # of slopes at a time
-_STEPS = 30  # of the search
+from prood.certification.verify.rounding import Enclosure, ceiling, intervals
 
 Lines = dict[int, Array]
 """The α of each ReLU, by the number of its step; used where the sign of its input is open."""
@@ -122,16 +119,14 @@ def bounds(network: Network, ball: Ball) -> Iterator[tuple[str, float]]:
     First for sums in any order, then for hidden linear layers that add up in blocks, which the name says. Without
     a mention of blocks, a bound holds for any order.
     """
-    networks = {"": network, ", in blocks": network.in_blocks}
     # First of all, because these are undecided where the deployed network may overflow: it may say NaN then.
-    passes = {"": intervals(network.layers, ball.box, ball)}
+    steps = intervals(network.layers, ball.box, ball)
     yield "the last bias", ceiling(network)
-    passes[", in blocks"] = intervals(networks[", in blocks"].layers, ball.box, ball)
+    blocked = network.in_blocks
+    passes = {"": (network, steps), ", in blocks": (blocked, intervals(blocked.layers, ball.box, ball))}
     for tightened in ("", ", tightened"):
-        for word, one in networks.items():
-            if tightened:
-                passes[word] = tighten(one, passes[word], ball)
-            for name, bound in _bounds(passes[word], ball):
+        for word, (one, steps) in passes.items():
+            for name, bound in _bounds(tighten(one, steps, ball) if tightened else steps, ball):
                 yield f"{name}{word}{tightened}", bound
 
 
@@ -164,7 +159,7 @@ def tighten(network: Network, steps: list[Enclosure], ball: Ball) -> list[Enclos
 def _each(steps: list[Enclosure], sign: float, lines: Lines, ball: Ball) -> Array:
     """Upper bounds of sign·z for every output z of the last step, some rows at a time."""
     identity = sign * np.eye(steps[-1].outside[0].size)
-    rows = max(1, _VALUES // (9 * max(step.inside[0].size for step in steps)))
+    rows = max(1, 2**23 // (9 * max(step.inside[0].size for step in steps)))  # so that their slopes fit in memory
     parts = [identity[start : start + rows] for start in range(0, len(identity), rows)]
     return np.concatenate([pull(steps, part, lines, ball) for part in parts])
 
@@ -185,13 +180,13 @@ def highest(network: Network, ball: Ball, goal: float) -> Point | None:
     best: Point | None = None
     place = ball.centre
     tried = [place]
-    for number in range(_STEPS):
+    for number in range(30):
         for candidate in tried:
             point = ball.inside(candidate)
             if point is None:
                 continue
             exact = point.astype(np.float64)
-            value = float(enclose(network, exact, exact).outside[0][0])
+            value = float(intervals(network.layers, (exact, exact))[-1].outside[0][0])
             if best is None or value > best.value:
                 best = Point(point, value)
             if best.value > goal:

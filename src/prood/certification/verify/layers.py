@@ -157,12 +157,6 @@ class Network:
         return channels, height, width
 
     @property
-    def last(self) -> Linear:
-        layer = self.layers[-1]
-        assert isinstance(layer, Linear)
-        return layer
-
-    @property
     def in_blocks(self) -> Network:
         """The same network with the hidden linear layers adding up in two stages, as Prood's discriminators do.
 

@@ -110,13 +110,8 @@ class Enclosure:
     errors: Errors | None
 
 
-def enclose(network: Network, lower: Array, upper: Array) -> Enclosure:
-    """The last step: its `outside` holds every value that the deployed network may return on the box."""
-    return intervals(network.layers, (lower, upper))[-1]
-
-
 def intervals(layers: tuple[Layer, ...], inside: tuple[Array, Array], ball: Ball | None = None) -> list[Enclosure]:
-    """The steps of the deployed layers on a box, or on the part of it that is in `ball`."""
+    """The steps of the deployed layers on a box, or on its part in `ball`; the last one holds all that may come out."""
     steps: list[Enclosure] = []
     for number, layer in enumerate(layers):
         (lower, upper), wrong = inside, None
@@ -160,5 +155,7 @@ def _dual(first: Enclosure, layer: Affine, ball: Ball) -> Array | float:
 
 def ceiling(network: Network) -> float:
     """The last bias: adding terms ≤ 0 to it cannot raise it, as rounding is monotone; a subnormal may become 0."""
-    bias = float(network.last.offsets[0])
+    last = network.layers[-1]
+    assert isinstance(last, Linear)
+    bias = float(last.offsets[0])
     return max(bias, 0.0) if abs(bias) < TINY32 else bias
