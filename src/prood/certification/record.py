@@ -58,10 +58,7 @@ class Certificate:
     digest: str = field(default="", compare=False)  # as read from a file, of all the rest
 
     def to_json(self) -> str:
-        """One line; Python writes floats so that they read back as the same floats.
-
-        In ASCII: the name of a file may be bytes that are no text.
-        """
+        """One line in ASCII, for a file's name may be bytes that are no text; floats read back as the same floats."""
         return json.dumps(asdict(replace(self, digest=self._digest())), allow_nan=False)
 
     @property

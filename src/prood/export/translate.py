@@ -81,8 +81,7 @@ class Writer:
         return self.add("Cast", name, to=self.onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
 
-Translator = Callable[..., str]
-"""Of the writer, a node of the trace and that node's arguments; returns the name of the result."""
+Translator = Callable[..., str]  # of the writer, a node and the node's arguments; returns the name of the result
 
 
 def kind_of(node: fx.Node) -> torch.dtype:

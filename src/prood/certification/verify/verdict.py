@@ -80,10 +80,7 @@ class Verifier:
         return model
 
     def _image(self, certificate: Certificate, shape: Shape) -> NDArray[np.float32]:
-        """float32 (C, H, W) in [0, 1]; noise and photographs are made to fit `shape`.
-
-        In a folder `input`, a picture is looked for under its own name.
-        """
+        """float32 (C, H, W) in [0, 1]; in a folder `input`, a picture is looked for under its own name."""
         row, own = certificate.input.row, certificate.input.name
         name = own if self.input is None else self.input
         try:
