@@ -69,10 +69,8 @@ def spec_of(model: nn.Module) -> dict[str, Any]:
     """The spec from which `build` makes a model like this one."""
     spec = getattr(model, "architecture", None)
     if not isinstance(spec, dict):
-        raise Unsupported(
-            f"cannot save a {type(model).__name__} that no registered architecture built: "
-            "decorate the function that makes it with @prood.models.architecture"
-        )
+        fault = f"cannot save a {type(model).__name__} that no registered architecture built"
+        raise Unsupported(f"{fault}: decorate the function that makes it with @prood.models.architecture")
     return spec
 
 

@@ -19,8 +19,8 @@ from prood.bounds.rounding import check_deployed
 from prood.errors import BadValue, UnknownName, Unsupported
 from prood.models.architectures import architecture
 from prood.models.confidence import confidence_bound
-from prood.models.discriminators import body
-from prood.models.joint import TINY, confidence_logit
+from prood.models.discriminators import IMAGE, Numbers, body
+from prood.models.joint import TINY
 from prood.models.score import OfLogits, scores
 
 CLASSIFIER_SIZES = {
@@ -134,9 +134,6 @@ class CertifiedConfidence(OfLogits):
 
     model: CertifiedClassifier
 
-    def of(self, logits: Tensor) -> Tensor:
-        return confidence_logit(logits)
-
     def logits(self, images: Tensor) -> Tensor:
         return self.model.covered(images)
 
@@ -146,12 +143,7 @@ class CertifiedConfidence(OfLogits):
 
 @architecture("certified-classifier")
 def certified_classifier(
-    classes: int = 10,
-    size: str = "XL",
-    *,
-    image: Sequence[int] = (3, 32, 32),
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    classes: int = 10, size: str = "XL", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None
 ) -> CertifiedClassifier:
     """A certified classifier of a named size (see `CLASSIFIER_SIZES`) for images (channels, height, width)."""
     if size not in CLASSIFIER_SIZES:

@@ -15,6 +15,7 @@ from prood.bounds.registry import Pullback, Slopes
 from prood.errors import BadValue, UnknownName, Unsupported
 from prood.models.architectures import architecture, spec_of
 
+Numbers = Sequence[float] | None  # one for each channel
 IMAGE = (3, 32, 32)
 SIZES = {
     # The paper's two (its architecture table): S for 32×32, SR for 224×224.
@@ -61,9 +62,7 @@ class Discriminator(nn.Module):
         if len(network) < 3 or type(network[-1]) is not NegativeLinear or network[-1].out_features != 1:
             raise Unsupported("a discriminator must end in NegativeLinear(n, 1): the asymptotic guarantee needs it")
         if type(network[-2]) is not nn.ReLU:
-            raise Unsupported(
-                f"a discriminator's last activation must be nn.ReLU, not {type(network[-2]).__name__}"
-            )
+            raise Unsupported(f"a discriminator's last activation must be nn.ReLU, not {type(network[-2]).__name__}")
         self.body, self.tail = nn.Sequential(*list(network)[:-2]), nn.Sequential(*list(network)[-2:])
         self.guard = float(guard)  # no tensor: the weights, their fingerprint and files that have none stay the same
 
@@ -141,12 +140,7 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
 
 @architecture("discriminator")
 def discriminator(
-    size: str = "S",
-    *,
-    image: Sequence[int] = IMAGE,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    guard: float = 0.0,
+    size: str = "S", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None, guard: float = 0.0
 ) -> Discriminator:
     """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
     if len(image) != 3 or not all(isinstance(side, int) and 0 < side < 2**20 for side in image):
@@ -159,9 +153,7 @@ def discriminator(
     return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), guard)
 
 
-def body(
-    words: str, image: Sequence[int], mean: Sequence[float] | None = None, std: Sequence[float] | None = None
-) -> tuple[list[nn.Module], int]:
+def body(words: str, image: Sequence[int], mean: Numbers, std: Numbers) -> tuple[list[nn.Module], int]:
     """Layers with bound rules, as the words of `SIZES` say, and how many values come out; 0 if images are too small."""
     channels = image[0]
     layers: list[nn.Module] = [Normalise(mean or [0.5] * channels, std or [0.25] * channels)]

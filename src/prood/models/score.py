@@ -63,11 +63,10 @@ def scores(*models: type[nn.Module]) -> Callable[[S], S]:
 
 
 class OfLogits(Score):
-    """A function, `of`, of what the model classifies by."""
+    """A function of what the model classifies by: its confidence, unless `of` says otherwise."""
 
-    @abstractmethod
     def of(self, logits: Tensor) -> Tensor:
-        """One float64 number per row."""
+        return confidence_logit(logits)
 
     def __call__(self, images: Tensor) -> Tensor:
         return self.of(self.logits(images))
@@ -82,9 +81,6 @@ class OfLogits(Score):
 
 class Confidence(OfLogits):
     """The confidence of a classifier, as log((c − 1/K)/(1 − c)): the same order as c, and no ties near 1."""
-
-    def of(self, logits: Tensor) -> Tensor:
-        return confidence_logit(logits)
 
 
 @scores(ProoD)

@@ -112,20 +112,17 @@ def _harmless(text: str) -> bool:
 
 
 def _plain(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call):
-        function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        return name in _FUNCTIONS
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("size", "stride", "storage_offset", "shape")
-    if isinstance(node, ast.Name):
-        return not node.id.startswith("_")
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.fullmatch(r"[a-zA-Z]\w*", node.value) is not None
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name in _FUNCTIONS
+        case ast.Attribute(attr=name):
+            return name in ("size", "stride", "storage_offset", "shape")
+        case ast.Name(id=name):
+            return not name.startswith("_")
+        case ast.Constant(value=str(text)):
+            return re.fullmatch(r"[a-zA-Z]\w*", text) is not None
     return isinstance(node, _HARMLESS)
 
 
 def _refused(what: str) -> ProodError:
-    return Unsupported(
-        f"the .pt2 holds {what}, and Prood opens only networks of plain tensor operations: export it to ONNX instead"
-    )
+    return Unsupported(f"the .pt2 holds {what}, and not plain tensor operations alone: export it to ONNX instead")
