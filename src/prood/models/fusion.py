@@ -15,8 +15,6 @@ from prood.models.architectures import Spec, architecture, build
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD, confidence_logit
 
-_FAR = 1e300
-
 
 def product_logit(s: Tensor, g: Tensor) -> Tensor:
     """S with σ(S) = σ(s)·σ(g), in float64: the score of Eq. 3 from the classifier's own score s and g.
@@ -25,7 +23,7 @@ def product_logit(s: Tensor, g: Tensor) -> Tensor:
     minimum of s and g + Δ. No infinity makes it NaN.
     """
     s, g = s.double(), g.double()
-    both = -s.clamp(-_FAR, _FAR) - g.clamp(-_FAR, _FAR)  # ∞ − ∞ is no number
+    both = -s.clamp(-1e300, 1e300) - g.clamp(-1e300, 1e300)  # ∞ − ∞ is no number
     return torch.minimum(-torch.logaddexp(torch.logaddexp(-s, -g), both), g)
 
 

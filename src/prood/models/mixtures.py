@@ -17,9 +17,6 @@ from torch.nn import functional as F
 
 from prood import bounds
 
-VALUES = 2**24
-"""At most so many slopes, (images, components, dimensions), at once."""
-
 GAP = 0.01
 """How far, in log σ, the widest Gaussian of the in-distribution stays below the narrowest of the out-distribution."""
 
@@ -40,8 +37,7 @@ class Mixture(nn.Module):
 
     def squares(self, z: Tensor) -> Tensor:
         """‖z − c_k‖², (N, components)."""
-        products = z @ self.centres.T
-        return (z.square().sum(1, keepdim=True) - 2 * products + self.centres.square().sum(1)).clamp_min(0)
+        return (z.square().sum(1, keepdim=True) - 2 * (z @ self.centres.T) + self.centres.square().sum(1)).clamp_min(0)
 
 
 class MixtureRatio(nn.Module):
@@ -117,7 +113,7 @@ def ball_bound(ratio: MixtureRatio, images: Tensor, eps: float | Tensor, *, step
     """At least g(u) for every u in [0, 1]^d with ‖u − x‖∞ ≤ eps; (N,) in float64. `ratio` in float64."""
     box = bounds.Box.sound_ball(images, eps)
     lower, upper = box.lower.double().flatten(1), box.upper.double().flatten(1)
-    size = max(1, VALUES // ratio.inside.centres.numel())
+    size = max(1, 2**24 // ratio.inside.centres.numel())  # images whose slopes, (N, components, d), are not too many
     parts = zip(torch.split(lower, size), torch.split(upper, size), strict=True)
     return torch.cat([_ball_bound(ratio, low, high, steps) for low, high in parts])
 

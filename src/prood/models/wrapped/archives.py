@@ -44,11 +44,8 @@ def archive_kind(content: bytes) -> str | None:
             names = {name.partition("/")[2] for name in archive.namelist()}
     except zipfile.BadZipFile:
         return None
-    if "archive_format" in names or "models/model.json" in names:
-        return "export"
-    if "constants.pkl" in names:
-        return "torchscript"
-    return "weights" if "data.pkl" in names else None
+    kinds = {"archive_format": "export", "models/model.json": "export", "constants.pkl": "torchscript"}
+    return next((kinds[name] for name in kinds if name in names), "weights" if "data.pkl" in names else None)
 
 
 def checked_export(content: bytes) -> bytes:
@@ -92,14 +89,11 @@ def _members(content: bytes) -> dict[str, bytes]:
 
 def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Every text in the description of a program, under the nearest key."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _strings(inner, name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner, key)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         yield key, value
+    elif isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else ((key, one) for one in value):
+            yield from _strings(inner, name)
 
 
 def _harmless(text: str) -> bool:

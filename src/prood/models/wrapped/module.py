@@ -156,8 +156,7 @@ class Wrapped(nn.Module):
 @architecture("wrapped")
 def _wrapped(**facts: Any) -> nn.Module:
     try:
-        values = facts | {"preprocessing": Preprocessing.of(facts["preprocessing"])}
-        read = Facts(**values)
+        read = Facts(**(facts | {"preprocessing": Preprocessing.of(facts["preprocessing"])}))
     except (KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"the description of a wrapped classifier cannot be read: {first_line(error)}") from None
     if read.model is None:
