@@ -48,10 +48,8 @@ def build(spec: Spec) -> nn.Module:
     arguments = dict(spec)
     name = arguments.pop("name", None)
     if not isinstance(name, str) or name not in _BUILDERS:
-        raise UnknownName(
-            f"unknown architecture {name!r}: choose one of {', '.join(sorted(_BUILDERS))}, "
-            "or register it with @prood.models.architecture in a module that --module names"
-        )
+        advice = "or register it with @prood.models.architecture in a module that --module names"
+        raise UnknownName(f"unknown architecture {name!r}: choose one of {', '.join(sorted(_BUILDERS))}, {advice}")
     try:
         return _BUILDERS[name](**arguments)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -16,7 +16,7 @@ from prood.bounds.box import widen
 from prood.bounds.certificate import check_options
 from prood.bounds.concrete import maximum
 from prood.bounds.rounding import check_deployed
-from prood.errors import BadValue, UnknownName, Unsupported
+from prood.errors import Unsupported
 from prood.models.architectures import architecture
 from prood.models.confidence import confidence_bound
 from prood.models.discriminators import IMAGE, Numbers, body
@@ -146,9 +146,5 @@ def certified_classifier(
     classes: int = 10, size: str = "XL", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None
 ) -> CertifiedClassifier:
     """A certified classifier of a named size (see `CLASSIFIER_SIZES`) for images (channels, height, width)."""
-    if size not in CLASSIFIER_SIZES:
-        raise UnknownName(f"unknown classifier size {size!r}: choose one of {', '.join(CLASSIFIER_SIZES)}")
-    layers, features = body(CLASSIFIER_SIZES[size], image, mean, std)
-    if not features:
-        raise BadValue(f"images of {image[1]}×{image[2]} are too small for a classifier of size {size!r}")
+    layers, features = body("classifier", CLASSIFIER_SIZES, size, image, mean, std)
     return CertifiedClassifier(nn.Sequential(*layers, nn.Linear(features, classes)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import torch
@@ -145,20 +145,20 @@ def discriminator(
     """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
     if len(image) != 3 or not all(isinstance(side, int) and 0 < side < 2**20 for side in image):
         raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)!s:.80}")
-    if size not in SIZES:
-        raise UnknownName(f"unknown discriminator size {size!r}: choose one of {', '.join(SIZES)}")
-    layers, features = body(SIZES[size], image, mean, std)
-    if not features:
-        raise BadValue(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
+    layers, features = body("discriminator", SIZES, size, image, mean, std)
     return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), guard)
 
 
-def body(words: str, image: Sequence[int], mean: Numbers, std: Numbers) -> tuple[list[nn.Module], int]:
-    """Layers with bound rules, as the words of `SIZES` say, and how many values come out; 0 if images are too small."""
+def body(
+    kind: str, sizes: Mapping[str, str], size: str, image: Sequence[int], mean: Numbers, std: Numbers
+) -> tuple[list[nn.Module], int]:
+    """Layers with bound rules, as the words of the size say (see `SIZES`), and how many values come out."""
+    if size not in sizes:
+        raise UnknownName(f"unknown {kind} size {size!r}: choose one of {', '.join(sizes)}")
     channels = image[0]
     layers: list[nn.Module] = [Normalise(mean or [0.5] * channels, std or [0.25] * channels)]
     shape = list(image)
-    for word in words.split():
+    for word in sizes[size].split():
         if word == "p2":
             layers.append(nn.AvgPool2d(2))
             shape[1:] = [side // 2 for side in shape[1:]]
@@ -171,5 +171,5 @@ def body(words: str, image: Sequence[int], mean: Numbers, std: Numbers) -> tuple
             layers += [nn.Conv2d(shape[0], int(width), 3, stride=int(stride or 1), padding=1), nn.ReLU()]
             shape = [int(width), *(-(-side // int(stride or 1)) for side in shape[1:])]
         if not math.prod(shape):
-            break
+            raise BadValue(f"images of {image[1]}×{image[2]} are too small for a {kind} of size {size!r}")
     return layers, math.prod(shape)

@@ -6,6 +6,7 @@ Their weights become tensors of Prood's own file; the package is needed again to
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +85,11 @@ def _open_timm(name: str, weights: Path | None, classes: int | None) -> Source:
     else:
         model, network = _with_weights("timm", name, weights, classes, {})
     facts = timm.data.resolve_model_data_config(network)
-    _, height, width = facts["input_size"]
-    preprocessing = Preprocessing(
-        tuple(facts["input_size"]),
-        int(height / facts["crop_pct"]) if height == width and facts["crop_mode"] == "center" else None,
-        facts["interpolation"],
-        tuple(facts["mean"]),
-        tuple(facts["std"]),
-    )
+    channels, height, width = facts["input_size"]
+    central = height == width and facts["crop_mode"] == "center"
+    resize = int(height / facts["crop_pct"]) if central else None
+    mean, std = tuple(facts["mean"]), tuple(facts["std"])
+    preprocessing = Preprocessing((channels, height, width), resize, facts["interpolation"], mean, std)
     names = tuple(map(str, names)) if names else None
     return Source("timm", network=network, model=model, preprocessing=preprocessing, names=names)
 
@@ -104,10 +102,8 @@ def _with_weights(
     Without names of the classes there are as many as the last bias has numbers, which is the last layer's.
     """
     if path.suffix != ".safetensors":
-        raise Unsupported(
-            f"{path} is no .safetensors file, and Prood loads no pickle: write it with "
-            "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
-        )
+        writer = "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
+        raise Unsupported(f"{path} is no .safetensors file, and Prood loads no pickle: write it with {writer}")
     try:
         values = load_file(path)
     except (SafetensorError, OSError) as error:
@@ -146,21 +142,24 @@ def _open_hf(name: str, weights: Path | None, classes: int | None) -> Source:
     # Read as it is: the processors themselves need torchvision.
     facts = json.loads(Path(transformers.utils.cached_file(name, "preprocessor_config.json")).read_text("utf-8"))
     side = getattr(config, "image_size", None) or 224
-    return Source(
-        "hf",
-        network=network,
-        model={"name": str(name), "config": kept},
-        preprocessing=hf_preprocessing(facts, getattr(config, "num_channels", 3), side),
-        names=None if nameless else names,
-        output="logits",
-    )
+    preprocessing = hf_preprocessing(facts, getattr(config, "num_channels", 3), side)
+    found = Source("hf", network, {"name": str(name), "config": kept}, preprocessing=preprocessing, output="logits")
+    return found if nameless else replace(found, names=names)
 
 
 def hf_preprocessing(facts: Mapping[str, Any], channels: int, side: int | list[int]) -> Preprocessing:
     """By the facts of a preprocessor_config.json; `side` is what the network says where these are silent."""
     size = facts.get("size") if facts.get("do_resize", True) else None
     crop = facts.get("crop_size") if facts.get("do_center_crop", False) else None
-    resize, shape = _hf_size(size, crop, facts.get("crop_pct"), side)
+    shape = _pair(next(one for one in (crop, size, side) if one is not None))
+    resize: int | tuple[int, int] | None = None
+    if size is not None:
+        height, width = _pair(size)
+        shortest = isinstance(size, int) or (isinstance(size, dict) and "shortest_edge" in size)
+        resize = height if shortest else (height, width)
+        # ConvNeXT and PoolFormer: the size is what is left after the crop; from 384 on ConvNeXT cuts nothing.
+        if share := facts.get("crop_pct"):
+            resize = int(height / share) if crop is not None or height < 384 else (height, width)
     code = facts.get("resample", 2)
     # (255·f·x − o − mean)/std, where f and o rescale a byte; f is 1/255 and o is 0 for nearly all.
     scale = 255 * facts.get("rescale_factor", 1 / 255) if facts.get("do_rescale", True) else 255.0
@@ -172,22 +171,9 @@ def hf_preprocessing(facts: Mapping[str, Any], channels: int, side: int | list[i
     return Preprocessing((channels, *shape), resize, _HF_FILTERS.get(code, f"of Pillow's number {code}"), mean, std)
 
 
-def _hf_size(
-    size: Any, crop: Any, share: float | None, side: int | list[int]
-) -> tuple[int | tuple[int, int] | None, tuple[int, int]]:
-    """What to resize to, and what is cut from it; a size is a number, a height and a width, or a shortest edge."""
-
-    def pair(value: Any) -> tuple[int, int]:
-        if isinstance(value, dict):
-            edge = value.get("shortest_edge")
-            return (value["height"], value["width"]) if edge is None else (edge, edge)
-        return (value[0], value[1]) if isinstance(value, list | tuple) else (value, value)
-
-    if size is None:
-        return None, pair(crop if crop is not None else side)
-    height, width = pair(size)
-    short = isinstance(size, int) or (isinstance(size, dict) and "shortest_edge" in size)
-    cut = pair(crop) if crop is not None else (height, width)
-    if share:  # ConvNeXT and PoolFormer: the size is what is left after the crop; from 384 on ConvNeXT cuts nothing
-        return (int(height / share) if crop is not None or height < 384 else (height, width)), cut
-    return (height if short else (height, width)), cut
+def _pair(value: Any) -> tuple[int, int]:
+    """A size is a number, a height and a width, or a shortest edge."""
+    if isinstance(value, dict):
+        edge = value.get("shortest_edge")
+        return (value["height"], value["width"]) if edge is None else (edge, edge)
+    return (value[0], value[1]) if isinstance(value, list | tuple) else (value, value)

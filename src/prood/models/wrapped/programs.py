@@ -82,10 +82,8 @@ def kind_of(path: Path, content: bytes) -> str:
     if kind in ENDINGS:
         return kind
     if kind == "weights" or path.suffix in (".pth", ".ckpt", ".bin"):
-        raise Unsupported(
-            f"{path} holds weights without a network, as a pickle, which Prood never loads: export the model to ONNX "
-            "or with torch.export, or give weights as --weights FILE.safetensors with torchvision:NAME or timm:NAME"
-        )
+        advice = "export the model to ONNX or .pt2, or give --weights FILE.safetensors to torchvision:NAME or timm:NAME"
+        raise Unsupported(f"{path} holds weights without a network, in a pickle, which Prood never loads: {advice}")
     raise Unsupported(f"{path} is neither ONNX (.onnx) nor TorchScript (.pt) nor an exported program (.pt2)")
 
 
