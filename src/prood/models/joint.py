@@ -109,7 +109,9 @@ class ProoD(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         logits = self.logits(images)
-        return _in_order_of(logits, fuse(logits, self.in_logit(images)))
+        fused, order = fuse(logits, self.in_logit(images)), logits.argsort(1)
+        # Without the inversions that rounding makes, by a unit in the last place, among near ties.
+        return torch.empty_like(fused).scatter(1, order, fused.gather(1, order).cummax(1).values)
 
     def log_probabilities(self, images: Tensor) -> Tensor:
         """log p(y|x), shape (N, K)."""
@@ -167,12 +169,6 @@ class ProoD(nn.Module):
     def ceiling(self, classes: int) -> float:
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""
         return confidence_of(self.discriminator.last.bias.detach() + self.shift, classes).item()
-
-
-def _in_order_of(logits: Tensor, values: Tensor) -> Tensor:
-    """`values` with the inversions removed that rounding makes, by a unit in the last place, among near ties."""
-    order = logits.argsort(1)
-    return torch.empty_like(values).scatter(1, order, values.gather(1, order).cummax(1).values)
 
 
 @architecture("prood")

@@ -87,7 +87,13 @@ def _found(text: str, options: WrapOptions) -> Source:
         return _program(path)
     if path.suffix in (*ENDINGS.values(), ".pth"):
         raise NotFound(f"there is no file {path}: name a classifier's file, a run, or torchvision:, timm: or hf:NAME")
-    return _of_ours(text)
+    from prood.models.files import load
+
+    network, about = load(text)
+    if isinstance(network, Discriminator | ProoD | Wrapped):
+        raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
+    names = None if about.classes is None else tuple(about.classes)
+    return Source("prood", network=network, model=spec_of(network), names=names)
 
 
 def _program(path: Path) -> Source:
@@ -98,16 +104,6 @@ def _program(path: Path) -> Source:
     kind = kind_of(path, content)
     program = open_program(kind, content)
     return Source(kind, path=path, content=content, program=program, names=_names_in(program.notes))
-
-
-def _of_ours(text: str) -> Source:
-    from prood.models.files import load
-
-    network, about = load(text)
-    if isinstance(network, Discriminator | ProoD | Wrapped):
-        raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
-    names = None if about.classes is None else tuple(about.classes)
-    return Source("prood", network=network, model=spec_of(network), names=names)
 
 
 def _facts(source: Source, options: WrapOptions, shape: tuple[int, int, int]) -> Facts:

@@ -75,7 +75,8 @@ class Preprocessing:
             words.append(f"cut from {size}")
         words.append(self.interpolation)
         plain = set(self.mean) == {0.0} and set(self.std) == {1.0}
-        words.append("pixels in [0, 1]" if plain else f"mean {_listed(self.mean)}, std {_listed(self.std)}")
+        mean, std = (" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
+        words.append("pixels in [0, 1]" if plain else f"mean {mean}, std {std}")
         return ", ".join(words)
 
     def fitted(self, images: Tensor) -> Tensor:
@@ -121,7 +122,3 @@ def _recoloured(images: Tensor, channels: int) -> Tensor:
         weights = torch.tensor(_LUMA, dtype=images.dtype, device=images.device)
         return (images * weights[:, None, None]).sum(1, keepdim=True)
     raise Mismatch(f"images with {given} channels cannot be made into images with {channels}")
-
-
-def _listed(values: tuple[float, ...]) -> str:
-    return " ".join(f"{value:g}" for value in values)
