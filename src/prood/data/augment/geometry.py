@@ -70,37 +70,28 @@ def _reflected(places: Tensor, side: int) -> Tensor:
     return torch.minimum(places, period - places)
 
 
-def shears(values: Tensor) -> Tensor:
-    """ShearX by `values`, as in `Image.transform(size, AFFINE, (1, value, 0, 0, 1, 0))`: the top left stays."""
-    return torch.stack([_whole(1, values), _fixed(values), _fixed(0.5 + values * 0.5)], dim=1)
+def lines(name: str, value: float, height: int, width: int) -> list[float]:
+    """The map that `warp` takes for an operation: Pillow's of a shear, a translation or a rotation, else the identity.
 
-
-def shifts(values: Tensor) -> Tensor:
-    """TranslateX by `values` pixels, as in `Image.transform(size, AFFINE, (1, 0, value, 0, 1, 0))`.
-
-    Pillow does this one in floating point; its nearest pixel is ⌊x + ½ + value⌋, a move by whole pixels.
+    ShearX is `Image.transform(size, AFFINE, (1, value, 0, 0, 1, 0))`, TranslateX (1, 0, value, 0, 1, 0), and Rotate
+    `Image.rotate(value)`. By the mathematics of Python, as Pillow's: other libraries may round differently.
     """
-    pixels = torch.floor(values + 0.5).clamp(-_FAR, _FAR)
-    return torch.stack([_whole(1, values), _whole(0, values), pixels * _ONE], dim=1)
-
-
-def turns(degrees: list[float], height: int, width: int) -> list[list[float]]:
-    """Both lines of the maps of `Image.rotate(degrees)`, which is counter-clockwise and about the centre."""
-    result = []
-    for angle in degrees:  # by the mathematics of Python, as Pillow does it: other libraries may round differently
-        radians = -math.radians(angle % 360)
-        cos, sin = round(math.cos(radians), 15), round(math.sin(radians), 15)
-        x = cos * (-width / 2) + sin * (-height / 2) + width / 2
-        y = -sin * (-width / 2) + cos * (-height / 2) + height / 2
-        across = [cos, sin, x + cos * 0.5 + sin * 0.5]
-        down = [-sin, cos, y - sin * 0.5 + cos * 0.5]
-        result.append([float(math.floor(value * _ONE + 0.5)) for value in across + down])
-    return result
-
-
-def stay(count: int) -> Tensor:
-    """The identity, `count` times: (count, 6)."""
-    return torch.tensor([_ONE, 0, 0, 0, _ONE, 0], dtype=torch.float64).repeat(count, 1)
+    # Pillow translates in floating point; its nearest pixel is ⌊x + ½ + value⌋, a move by whole pixels.
+    pixels = min(max(math.floor(value + 0.5), -_FAR), _FAR)
+    radians = -math.radians(value % 360)
+    cos, sin = round(math.cos(radians), 15), round(math.sin(radians), 15)
+    x = cos * (-width / 2) + sin * (-height / 2) + width / 2
+    y = -sin * (-width / 2) + cos * (-height / 2) + height / 2
+    maps = {
+        "ShearX": ((1, value, 0), (0, 1, 0)),
+        "ShearY": ((1, 0, 0), (value, 1, 0)),
+        "TranslateX": ((1, 0, pixels), (0, 1, 0)),
+        "TranslateY": ((1, 0, 0), (0, 1, pixels)),
+        "Rotate": ((cos, sin, x), (-sin, cos, y)),
+    }
+    both = maps.get(name, ((1, 0, 0), (0, 1, 0)))
+    # From the centre of a pixel, where both of its coordinates are ½ more.
+    return [math.floor(number * _ONE + 0.5) for a, b, c in both for number in (a, b, c + a * 0.5 + b * 0.5)]
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
@@ -162,11 +153,3 @@ def view(images: Tensor, views: Tensor) -> Tensor:
     grid = torch.stack([across.expand(-1, height, -1), along.expand(-1, -1, width)], dim=-1)
     seen = grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
     return torch.where(side[:, None] == 1, images, seen)
-
-
-def _fixed(values: Tensor) -> Tensor:
-    return torch.floor(values * _ONE + 0.5)
-
-
-def _whole(number: int, like: Tensor) -> Tensor:
-    return torch.full_like(like, number * _ONE)

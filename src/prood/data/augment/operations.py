@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 from prood.data.augment import geometry
-from prood.data.augment.blends import blend, greyed, smoothed
-from prood.data.augment.tables import TABLES, look_up
+from prood.data.augment.colours import TABLES, blend, greyed, look_up, smoothed
 from prood.errors import BadValue
 
 STEP = 8
 Way = Callable[[Tensor, Tensor], Tensor]
 
-_GEOMETRIC = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
-OPERATIONS = {name: code for code, name in enumerate(("Identity", *_GEOMETRIC, *TABLES, "Color", "Sharpness"))}
+_NAMES = ("Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", *TABLES, "Color", "Sharpness")
+OPERATIONS = {name: code for code, name in enumerate(_NAMES)}
 
 _WARPS = (OPERATIONS["ShearX"], OPERATIONS["Rotate"] + 1)  # from this code up to, but without, that one
 _TABLES = (_WARPS[1], OPERATIONS["Color"])
@@ -52,23 +51,12 @@ def operate(images: Tensor, codes: Tensor, values: Tensor) -> Tensor:
 
 def steps(codes: Tensor, values: Tensor, height: int, width: int) -> Tensor:
     """(n, 8) in float64, on the host: what `by_rows` and `for_all` take for images of this size."""
-    maps = geometry.stay(len(codes))
-    for name, lines, function in (
-        ("ShearX", slice(0, 3), geometry.shears),
-        ("ShearY", slice(3, 6), geometry.shears),
-        ("TranslateX", slice(0, 3), geometry.shifts),
-        ("TranslateY", slice(3, 6), geometry.shifts),
-    ):
-        rows = (codes == OPERATIONS[name]).nonzero()[:, 0]
-        found = function(values[rows])
-        if lines.start:  # down: the map's first two numbers belong to x and y, and y is now the one that moves
-            found = found[:, [1, 0, 2]]
-        maps[rows, lines] = found
-    rows = (codes == OPERATIONS["Rotate"]).nonzero()[:, 0]
-    if len(rows):
-        maps[rows] = torch.tensor(geometry.turns(values[rows].tolist(), height, width), dtype=torch.float64)
-    values = torch.where(codes == OPERATIONS["Invert"], 0, values)  # Invert is Solarize with this threshold
-    return torch.cat([codes.double()[:, None], values[:, None], maps], dim=1)
+    rows = []
+    for code, value in zip(codes.tolist(), values.tolist(), strict=True):
+        name = _NAMES[code]
+        value = 0 if name == "Invert" else value  # which is Solarize with this threshold
+        rows.append([code, value, *geometry.lines(name, value, height, width)])
+    return torch.tensor(rows, dtype=torch.float64).reshape(-1, STEP)
 
 
 def by_rows(images: Tensor, plan: Tensor) -> Tensor:

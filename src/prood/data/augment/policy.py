@@ -5,7 +5,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from prood.data.augment import operations
 from prood.data.augment.operations import OPERATIONS
@@ -67,23 +66,19 @@ def steps(codes: Array, magnitudes: Array, height: int, width: int) -> Array:
 def _steps(height: int, width: int) -> Array:
     """The step of each operation at each of the magnitudes −9 … 9: there are so few that none is made twice."""
     codes = torch.arange(len(OPERATIONS)).repeat_interleave(19)
-    return operations.steps(codes, values(height, width).reshape(-1), height, width).numpy()
+    values = [_value(name, magnitude / 9, height, width) for name in OPERATIONS for magnitude in range(-9, 10)]
+    return operations.steps(codes, torch.tensor(values, dtype=torch.float64), height, width).numpy()
 
 
-def values(height: int, width: int) -> Tensor:
-    """The value of each operation at the magnitudes −9 … 9, for images of this size; 0 for those that take none."""
-    table = torch.zeros(len(OPERATIONS), 19, dtype=torch.float64)
-    for magnitude in range(-9, 10):
-        part = magnitude / 9
-        meanings = {
-            **dict.fromkeys(("ShearX", "ShearY"), 0.3 * part),
-            "TranslateX": 150 / 331 * width * part,
-            "TranslateY": 150 / 331 * height * part,
-            "Rotate": 30 * part,
-            **dict.fromkeys(("Contrast", "Color", "Brightness", "Sharpness"), 1 + 0.9 * part),
-            "Solarize": 256 * (1 - abs(part)),
-            "Posterize": 8 - round(4 * abs(part)),
-        }
-        for name, value in meanings.items():
-            table[OPERATIONS[name], magnitude + 9] = value
-    return table
+def _value(name: str, part: float, height: int, width: int) -> float:
+    """The value of an operation at this part of its magnitude, in [−1, 1], or 0 for one that takes none."""
+    values = {
+        **dict.fromkeys(("ShearX", "ShearY"), 0.3 * part),
+        "TranslateX": 150 / 331 * width * part,
+        "TranslateY": 150 / 331 * height * part,
+        "Rotate": 30 * part,
+        **dict.fromkeys(("Contrast", "Color", "Brightness", "Sharpness"), 1 + 0.9 * part),
+        "Solarize": 256 * (1 - abs(part)),
+        "Posterize": 8 - round(4 * abs(part)),
+    }
+    return values.get(name, 0)
