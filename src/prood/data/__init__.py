@@ -1,6 +1,6 @@
 """Image sets by name, noise, augmentation on the device, and the order of the batches."""
 
-from prood.data import digits, photographs, public  # noqa: F401 – importing them registers their sources
+from prood.data import bundled, public  # noqa: F401 – importing them registers their sources
 from prood.data.augment import Augment
 from prood.data.formats.folder import read_folder
 from prood.data.formats.mosaic import read_mosaic

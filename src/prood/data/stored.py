@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
-from prood.data.images import ImageSet, Rows, check_labels, chosen, division, fingerprint, held_name, index_of
+from prood.data.images import Choosable, ImageSet, Rows, check_labels, fingerprint
 from prood.errors import BadValue, Mismatch
 
 
@@ -24,13 +24,12 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class StoredSet:
+class StoredSet(Choosable):
     """Images of one size behind a `Reader`; the counterpart of `ImageSet`, which `load` turns it into.
 
     `rows` are the reader's rows that belong to the set, all of them if None: a set may have eighty million.
     """
 
-    name: str
     reader: Reader
     shape: tuple[int, int, int]
     labels: Tensor | None = None
@@ -51,25 +50,14 @@ class StoredSet:
         channels, height, width = self.shape
         return len(self) * channels * height * width
 
-    def select(self, rows: Rows) -> "StoredSet":
-        """The set of these rows, in this order; a row may come twice."""
-        index = index_of(self.name, rows, len(self))
+    def select(self, rows: Rows) -> Self:
+        index = self._index(rows)
         labels = None if self.labels is None else self.labels[index]
         return replace(self, rows=index if self.rows is None else self.rows[index], labels=labels)
 
-    def subset(self, count: int, seed: int) -> "StoredSet":
-        """As `ImageSet.subset`."""
-        rows = chosen(self.name, len(self), count, seed)
-        return self if rows is None else self.select(rows)
-
-    def divided(self, count: int, seed: int) -> tuple["StoredSet", "StoredSet"]:
-        """As `ImageSet.divided`."""
-        rest, held = division(self.name, len(self), count, seed)
-        return self.select(rest), replace(self.select(held), name=held_name(self.name))
-
     def take(self, rows: Rows) -> Tensor:
         """The images of these rows, read now: uint8 (N, C, H, W)."""
-        index = index_of(self.name, rows, len(self))
+        index = self._index(rows)
         return self._read((index if self.rows is None else self.rows[index]).tolist())
 
     def load(self) -> ImageSet:
@@ -86,9 +74,7 @@ class StoredSet:
         for place, row in enumerate(rows):
             image = self.reader.read(row)
             if image.shape != self.shape:
-                raise Mismatch(
-                    f"the image set '{self.name}' has an image of shape {tuple(image.shape)} (row {row}): "
-                    f"the others have {self.shape}"
-                )
+                odd = f"an image of shape {tuple(image.shape)} (row {row}): the others have {self.shape}"
+                raise Mismatch(f"the image set '{self.name}' has {odd}")
             images[place] = image
         return images

