@@ -122,7 +122,7 @@ class ImageSet(Choosable):
         places = {name: place for place, name in enumerate(classes)}
         if not any(name in places for name in self.classes):
             return self
-        present = [self.classes[label] for label in self.labels.unique().tolist()]
+        present = [self.classes[label] for label in sorted(set(self.labels.tolist()))]
         if unknown := [name for name in present if name not in places]:
             fault = f"has classes that the model does not know ({', '.join(unknown[:3])})"
             raise Mismatch(f"the image set '{self.name}' {fault}: leave them out, or name them as the model does")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from prood.data.catalog import Public, data_folder
 from prood.data.formats import mosaic
@@ -34,8 +34,8 @@ ReadSplit = Callable[[str], ImageSet]
 ReadPublic = Callable[[Path, str, Shape | None], Images]
 ReadFile = Callable[[Path, Shape | None], Images]
 MakeNoise = Callable[[int, Shape, int], ImageSet]
+F = TypeVar("F", ReadSplit, ReadPublic, ReadFile, MakeNoise)
 
-OWN = "your own, in the data folder"
 _SAFE = re.compile(r"[A-Za-z0-9_-]+")  # a name that is looked up in the data folder: one step, never out of it
 
 
@@ -61,21 +61,24 @@ class _Entry:
 _REGISTRY: dict[str, _Entry] = {}
 
 
-def _register(entry: _Entry) -> None:
-    name = entry.source.name
-    if name in _REGISTRY or not name or ":" in name:
-        raise BadValue(f"cannot register the image source '{name}': choose a new name without a colon")
-    _REGISTRY[name] = entry
+def _registering(entry_of: Callable[[F], _Entry]) -> Callable[[F], F]:
+    """A decorator that registers what `entry_of` makes of a function."""
+
+    def decorate(function: F) -> F:
+        entry = entry_of(function)
+        name = entry.source.name
+        if name in _REGISTRY or not name or ":" in name:
+            raise BadValue(f"cannot register the image source '{name}': choose a new name without a colon")
+        _REGISTRY[name] = entry
+        return function
+
+    return decorate
 
 
 def source(name: str, *, description: str, splits: tuple[str, ...]) -> Callable[[ReadSplit], ReadSplit]:
     """Register a function of the split; each split is read once a process and then kept in memory."""
-
-    def decorate(function: ReadSplit) -> ReadSplit:
-        _register(_Entry(Source(name, splits, description), read_split=functools.cache(function)))
-        return function
-
-    return decorate
+    made = Source(name, splits, description)
+    return _registering(lambda function: _Entry(made, read_split=functools.cache(function)))
 
 
 def public_source(
@@ -83,7 +86,7 @@ def public_source(
 ) -> Callable[[ReadPublic], ReadPublic]:
     """Register a reader of a public set in its folder; the last two splits that were read are kept."""
 
-    def decorate(function: ReadPublic) -> ReadPublic:
+    def entry(function: ReadPublic) -> _Entry:
         @functools.lru_cache(maxsize=2)
         def kept(folder: Path, split: str, shape: Shape | None, stamp: tuple[int, int]) -> Images:
             return function(folder, split, shape)
@@ -92,30 +95,19 @@ def public_source(
             about_folder = folder.stat()
             return kept(folder, split, shape, (about_folder.st_ino, about_folder.st_mtime_ns))
 
-        _register(_Entry(Source(name, splits, description, about), read_public=read))
-        return function
+        return _Entry(Source(name, splits, description, about), read_public=read)
 
-    return decorate
+    return _registering(entry)
 
 
 def file_source(name: str, *, description: str) -> Callable[[ReadFile], ReadFile]:
     """Register a reader of the user's files; nothing is kept, for the file may change."""
-
-    def decorate(function: ReadFile) -> ReadFile:
-        _register(_Entry(Source(name, ("PATH",), description), read_file=function))
-        return function
-
-    return decorate
+    return _registering(lambda function: _Entry(Source(name, ("PATH",), description), read_file=function))
 
 
 def noise_source(name: str, *, description: str) -> Callable[[MakeNoise], MakeNoise]:
     """Register a function of (count, shape, seed)."""
-
-    def decorate(function: MakeNoise) -> MakeNoise:
-        _register(_Entry(Source(name, (), description), make_noise=function))
-        return function
-
-    return decorate
+    return _registering(lambda function: _Entry(Source(name, (), description), make_noise=function))
 
 
 # Here and not beside the reader, as sets in the data folder are read with it, too.
@@ -126,7 +118,11 @@ file_source("mosaic", description="your own: FOLDER/SPLIT for 32×32 tiles in FO
 
 def names() -> tuple[Source, ...]:
     """All sources, and the user's own sets in the data folder, by name."""
-    own = [_own(name) for name in _folders()]
+    try:
+        folders = os.listdir(data_folder())
+    except OSError:
+        folders = []
+    own = [_own(name) for name in folders]
     known = [entry.source for entry in (*_REGISTRY.values(), *own) if entry is not None]
     return tuple(sorted(known, key=lambda source: source.name))
 
@@ -182,9 +178,9 @@ def open_set(
     wanted = split_of(entry.source, rest if colon else None, split)
     if entry.read_split is not None:
         return entry.read_split(wanted)
-    assert entry.read_public is not None
-    assert entry.source.public is not None
     public = entry.source.public
+    assert entry.read_public is not None
+    assert public is not None
     sheets = _sheet_splits(key)
     if wanted in sheets:
         return _read_sheets(key, wanted)
@@ -223,16 +219,8 @@ def _own(name: str) -> _Entry | None:
     """The user's own set of this name in the data folder, unless a source has the name."""
     if name in _REGISTRY or not (splits := _sheet_splits(name)):
         return None
-    source = Source(name, splits, OWN, folder=data_folder() / name)
+    source = Source(name, splits, "your own, in the data folder", folder=data_folder() / name)
     return _Entry(source, read_split=functools.partial(_read_sheets, name))
-
-
-def _folders() -> list[str]:
-    """What the data folder holds."""
-    try:
-        return os.listdir(data_folder())
-    except OSError:
-        return []
 
 
 def _entry(name: str) -> _Entry:
