@@ -143,19 +143,15 @@ def _histogram(images: Images, console: Console) -> tuple[Tensor, list[ProodErro
 
 
 def _blocks(images: Images, rows: range, damaged: list[ProodError]) -> Iterator[Tensor]:
-    """The rows at once or, if one of them is damaged, those that are not."""
+    """The rows at once or, if one of them is damaged, those that are not, one by one."""
     try:
         yield images.take(rows)
-        return
-    except ProodError:
-        pass
-    for row in rows:
-        try:
-            image = images.take([row])
-        except ProodError as error:
+    except ProodError as error:
+        if len(rows) == 1:
             damaged.append(error)
-        else:
-            yield image
+            return
+        for row in rows:
+            yield from _blocks(images, range(row, row + 1), damaged)
 
 
 def _moments(histogram: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -110,7 +110,9 @@ def _attempt(url: str, part: Path, moved: Moved) -> None:
             here = 0
         with part.open("ab" if here else "wb") as file:
             if not here:  # only now that the old bytes are gone
-                tag.write_text(_validator(response.headers))
+                # What If-Range may carry. A weak ETag may not; without either, a broken download starts again.
+                etag = response.headers.get("ETag", "")
+                tag.write_text(etag if etag.startswith('"') else response.headers.get("Last-Modified", ""))
             moved(here, total)
             while chunk := _read(response):
                 file.write(chunk)
@@ -137,12 +139,6 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         return response.read(1 << 16)
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(error, reached=True) from None
-
-
-def _validator(headers: http.client.HTTPMessage) -> str:
-    """What If-Range may carry. A weak ETag may not; without either, a broken download starts again."""
-    etag = headers.get("ETag", "")
-    return etag if etag.startswith('"') else headers.get("Last-Modified", "")
 
 
 def _number(text: str | None) -> int | None:

@@ -11,9 +11,6 @@ from torch import Tensor
 from prood.data.order import generator
 from prood.errors import BadValue, Mismatch
 
-_SUBSET = int.from_bytes(b"subset")
-_HELD = int.from_bytes(b"held back")
-
 Rows = Tensor | Sequence[int]
 
 
@@ -39,7 +36,7 @@ class Choosable:
             raise _wrong(self.name, f"cannot give a subset of {count} images: ask for at least 1")
         if count >= len(self):
             return self
-        return self.select(torch.randperm(len(self), generator=generator(seed, _SUBSET))[:count])
+        return self.select(torch.randperm(len(self), generator=generator(seed, int.from_bytes(b"subset")))[:count])
 
     def divided(self, count: int, seed: int) -> tuple[Self, Self]:
         """The set without a seeded choice of `count` images, in its order and under its name; and that choice.
@@ -49,7 +46,7 @@ class Choosable:
         have = len(self)
         if not 1 <= count < have:
             raise _wrong(self.name, f"has {have:,} images and cannot hold back {count:,}: choose 1 to {have - 1:,}")
-        held = torch.randperm(have, generator=generator(seed, _HELD))[:count]
+        held = torch.randperm(have, generator=generator(seed, int.from_bytes(b"held back")))[:count]
         left = torch.ones(have, dtype=torch.bool)
         left[held] = False
         return self.select(left.nonzero()[:, 0]), replace(self.select(held), name=f"{self.name} (held back)")

@@ -24,8 +24,6 @@ from prood.errors import BadValue, ProodError
 IN_MEMORY = 2**29
 """A stored set of at most so many bytes, half a GiB, is read once and kept on the device."""
 
-_PREFETCHED = 4  # batches that each worker reads ahead
-
 
 class Stream(Protocol):
     """Bytes (N, C, H, W) and perhaps labels, on the device: this process's rows of the batch of a step."""
@@ -97,7 +95,15 @@ class _FromDisk:
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor | None]:
         if step != self.expected:
-            self.batches = self._batches(step)
+            loader: DataLoader[Tensor | ProodError] = DataLoader(
+                _Rows(self.images),
+                sampler=(processes.own_rows(self.order.rows(one)).tolist() for one in count(step)),
+                batch_size=None,
+                num_workers=self.workers,
+                prefetch_factor=4 if self.workers else None,  # batches that each worker reads ahead
+                pin_memory=self.device.type == "cuda",
+            )
+            self.batches = iter(loader)
         try:
             images = next(self.batches)
         except RuntimeError as error:  # what DataLoader says when a worker was killed
@@ -110,17 +116,6 @@ class _FromDisk:
         if labels is not None:
             labels = labels[processes.own_rows(self.order.rows(step))].to(self.device)
         return images.to(self.device, non_blocking=True), labels
-
-    def _batches(self, step: int) -> Iterator[Tensor | ProodError]:
-        loader: DataLoader[Tensor | ProodError] = DataLoader(
-            _Rows(self.images),
-            sampler=(processes.own_rows(self.order.rows(one)).tolist() for one in count(step)),
-            batch_size=None,
-            num_workers=self.workers,
-            prefetch_factor=_PREFETCHED if self.workers else None,
-            pin_memory=self.device.type == "cuda",
-        )
-        return iter(loader)
 
 
 class _Rows(Dataset[Tensor | ProodError]):

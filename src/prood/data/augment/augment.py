@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prood.data.augment import geometry, operations, policy
-from prood.data.augment.policy import Array
+from prood.data.augment import geometry, operations
+from prood.data.augment.operations import Array
 from prood.errors import BadValue, Mismatch
 
 COLUMNS = 14  # of draws
@@ -17,8 +17,6 @@ _CLOSE, _FAR = (1 / 8, 1 / 2), (3 / 2, 4)  # what an image at another scale show
 _MOST = 1000  # pixels to pad with, or to cut out: more is a mistake, and no memory holds what is padded with much more
 
 _PARTS = [3, operations.STEP, operations.STEP, 4, 2, 3]  # of a plan: move, two operations, hole, turn, view
-_UNIFORMS = 12  # the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to
-_OF_VIEWS = 4  # whether, how large, and where, down and right
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Augment:
     pad: pad and crop, i.e. move by whole pixels in [−pad, pad] along each axis. `border` says what with: zeros, or the
     image's reflection, which leaves no edge for a network to go by.
     flip: mirror left and right, with probability 1/2.
-    autoaugment: AutoAugment's policy for CIFAR (`policy.POLICY`): one of 25 pairs of operations, each operation with
+    autoaugment: AutoAugment's policy for CIFAR (`POLICY`): one of 25 pairs of operations, each operation with
     its own probability. What moves in from outside is grey.
     cutout: a grey square of this side; its centre is uniform over the pixels, and what reaches over the border is cut
     off (DeVries & Taylor 2017).
@@ -79,9 +77,10 @@ class Augment:
     @staticmethod
     def uniform(count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """The random numbers that `choose` takes, for images of the in- or of the out-distribution."""
-        # Those of the views come last, so that the others are what they were before there were any.
-        others = torch.rand(count, _UNIFORMS, generator=generator, dtype=torch.float64)
-        views = torch.rand(count, _OF_VIEWS, generator=generator, dtype=torch.float64)
+        # Of these, the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to.
+        others = torch.rand(count, 12, generator=generator, dtype=torch.float64)
+        # Whether, how large, and where, down and right: last, so that the others are what they were before views.
+        views = torch.rand(count, 4, generator=generator, dtype=torch.float64)
         if not outside:
             views[:, 0] = 1  # which is not below any share
         return torch.cat([others, views], dim=1)
@@ -94,7 +93,7 @@ class Augment:
         draws = np.empty((len(u), COLUMNS))
         draws[:, :2] = np.floor(u[:, :2] * (2 * self.pad + 1)) - self.pad
         draws[:, 2] = (u[:, 2] < 0.5) & self.flip
-        draws[:, 3:7] = policy.choose(u[:, 3:8]) * self.autoaugment
+        draws[:, 3:7] = operations.choose(u[:, 3:8]) * self.autoaugment
         draws[:, 7:9] = u[:, 8:10]
         draws[:, 9] = (2 * u[:, 10] - 1) * self.degrees
         draws[:, 10] = 1 + (2 * u[:, 11] - 1) * self.scale
@@ -131,7 +130,7 @@ class Augment:
         rows = draws.numpy()
         first = np.floor(rows[:, 7:9] * (height, width)) - self.cutout // 2
         hole = np.stack([first, first + self.cutout], axis=2).reshape(-1, 4)
-        steps = [policy.steps(rows[:, k], rows[:, k + 1], height, width) for k in (3, 5)]
+        steps = [operations.planned(rows[:, k], rows[:, k + 1], height, width) for k in (3, 5)]
         return torch.from_numpy(
             np.concatenate([rows[:, :3], *steps, hole, self._circle(rows[:, 9:11]), rows[:, 11:]], axis=1)
         )
