@@ -2,9 +2,9 @@
 
 from prood.data import bundled, public  # noqa: F401 – importing them registers their sources
 from prood.data.augment import Augment
+from prood.data.formats.arrays import read_npz
 from prood.data.formats.folder import read_folder
 from prood.data.formats.mosaic import read_mosaic
-from prood.data.formats.npz import read_npz
 from prood.data.images import ImageSet
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator

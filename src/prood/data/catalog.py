@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FOLDER_VARIABLE = "PROOD_DATA"
+AGAIN = "fetch the set again with 'prood data fetch NAME --again'"  # the end of a message about damage
 
 
 def data_folder() -> Path:

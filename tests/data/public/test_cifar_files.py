@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from prood.data import ImageSet
-from prood.data.public.cifar import CIFAR10_CLASSES, cifar10, cifar100
+from prood.data.public.labelled import CIFAR10_CLASSES, cifar10, cifar100
 from prood.errors import ProodError
 
 BATCHES = [f"data_batch_{number}" for number in range(1, 6)]

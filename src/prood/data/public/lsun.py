@@ -10,13 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
+from prood.data.catalog import AGAIN
 from prood.data.formats.folder import Names
 from prood.data.formats.pictures import decode, fit
 from prood.data.images import fingerprint
 from prood.data.public.known import known
 from prood.data.sources import Shape
 from prood.data.stored import StoredSet
-from prood.errors import Damaged, NotFound, ProodError
+from prood.errors import Damaged, NotFound
 from prood.extras import require_packages
 
 _FILE = "data.mdb"
@@ -43,7 +44,7 @@ class LmdbReader:
         with _reading(self.folder) as entries:
             value = entries.get(os.fsencode(name))
         if value is None:
-            raise Damaged(f"{self.folder} has lost its entry {name}: fetch the set again")
+            raise Damaged(f"{self.folder} has lost its entry {name}: {AGAIN}")
         return fit(decode(value, f"{name} in {self.folder}"), self.shape)
 
     def fingerprint(self) -> str:
@@ -58,37 +59,28 @@ class LmdbReader:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[Any]:
-    environment = _environment(os.path.realpath(folder))
+    require_packages("data", "lmdb", what=f"reading {folder}")
     import lmdb
 
     try:
-        with environment.begin(buffers=False) as transaction:
+        with _environment(os.path.realpath(folder)).begin(buffers=False) as transaction:
             yield transaction
     except lmdb.Error as error:
-        raise _damaged(folder, error) from error
+        raise Damaged(f"cannot read {folder} as an lmdb folder ({type(error).__name__}): {AGAIN}") from error
 
 
 # One for all readers of a folder, and it stays open: lmdb refuses to open a folder twice in a process. Without lock
 # and read-only it is nothing but mapped memory, which forked processes may share.
 @cache
 def _environment(folder: str) -> Any:
-    require_packages("data", "lmdb", what=f"reading {folder}")
     import lmdb
 
     path = Path(folder, _FILE)
     if not path.is_file():
-        raise NotFound(f"there is no file {path}: fetch the set again")
-    try:
-        environment = lmdb.open(folder, readonly=True, lock=False, readahead=False)
-        pages, page = environment.info()["last_pgno"] + 1, environment.stat()["psize"]
-    except lmdb.Error as error:
-        raise _damaged(folder, error) from error
+        raise NotFound(f"there is no file {path}: {AGAIN}")
+    environment = lmdb.open(folder, readonly=True, lock=False, readahead=False)
     # To touch a page beyond the end of a file would kill the process.
-    if path.stat().st_size < pages * page:
+    if path.stat().st_size < (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]:
         environment.close()
-        raise Damaged(f"cannot read {path}: it is cut off, fetch the set again")
+        raise Damaged(f"cannot read {path}, which is cut off: {AGAIN}")
     return environment
-
-
-def _damaged(folder: object, error: Exception) -> ProodError:
-    return Damaged(f"cannot read {folder} as an lmdb folder: fetch the set again ({type(error).__name__})")

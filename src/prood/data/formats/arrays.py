@@ -1,14 +1,18 @@
-"""`npz:PATH`: images of the user's own in a NumPy archive."""
+"""Arrays in files: `npz:PATH`, images of the user's own in a NumPy archive, and the variables of a MATLAB file."""
 
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from prood.data.catalog import AGAIN
 from prood.data.images import ImageSet
 from prood.data.sources import Shape, file_source
 from prood.errors import Damaged, NotFound
+from prood.extras import require_packages
 
 
 @file_source("npz", description="your own: a NumPy archive with `images` (uint8) and perhaps `labels`")
@@ -59,3 +63,24 @@ def _to_labels(labels: NDArray[np.generic], path: Path) -> NDArray[np.int64]:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     return np.ascontiguousarray(labels, dtype=np.int64)
+
+
+def read_mat(path: Path, *names: str) -> dict[str, NDArray[Any]]:
+    """These variables of the file, each as MATLAB has it: at least two axes, a struct as a structured array."""
+    require_packages("data", "scipy", what=f"reading {path}")
+    from scipy.io import loadmat
+
+    try:
+        with path.open("rb") as file, warnings.catch_warnings():
+            # Of a damaged variable SciPy warns, and then puts a text in its place, which is refused below.
+            warnings.simplefilter("ignore")
+            found = loadmat(file, variable_names=list(names))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise NotFound(f"there is no file {path}: {AGAIN}") from error
+    # A foreign or truncated file can fail anywhere inside zlib or SciPy's parser, in a dozen ways.
+    except Exception as error:
+        raise Damaged(f"cannot read {path} as a MATLAB file ({type(error).__name__}): {AGAIN}") from error
+    for name in names:
+        if not isinstance(found.get(name), np.ndarray):
+            raise Damaged(f"{path} has no readable variable '{name}': {AGAIN}")
+    return {name: found[name] for name in names}

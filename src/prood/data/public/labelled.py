@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100 as their authors publish them in binary files, and CIFAR-10 as pictures.
+"""Small images with labels: CIFAR-10, CIFAR-100 and Street View House Numbers.
 
-An image is 3,072 bytes: in the binary files a plane a colour, in the pictures a row of 1,024 pixels. Their files for
-Python are pickles, which Prood never opens.
+An image of CIFAR is 3,072 bytes: in its authors' binary files a plane a colour, in the pictures that CIFAR-10 also
+comes in a row of 1,024 pixels. Its files for Python are pickles, which Prood never opens.
 """
 
 import json
@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from prood.data.catalog import AGAIN
+from prood.data.formats.arrays import read_mat
 from prood.data.images import ImageSet
-from prood.data.public.known import AGAIN, known
+from prood.data.public.known import known
 from prood.data.sources import Shape
 from prood.errors import Damaged, NoAccess, NotFound, ProodError, Unsupported
 
@@ -57,6 +59,23 @@ def cifar100(folder: Path, split: str, shape: Shape | None = None) -> ImageSet:
         raise _no_layout(folder, "cifar-100-python", binary)
     part = _read_binary(binary / f"{split}.bin", 2)
     return _joined(f"cifar100:{split}", [part], _names(binary / "fine_label_names.txt", 100))
+
+
+@known("svhn")
+def svhn(folder: Path, split: str, shape: Shape | None = None) -> ImageSet:
+    """`X` holds the images as (row, column, colour, image), `y` their digits, where 10 means 0."""
+    path = folder / f"{split}_32x32.mat"
+    content = read_mat(path, "X", "y")
+    pixels, digits = content["X"], content["y"]
+    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3] == 0:
+        raise Damaged(f"{path} holds images of type {pixels.dtype} and shape {pixels.shape}: {AGAIN}")
+    if digits.size != pixels.shape[3]:
+        raise Damaged(f"{path} holds {digits.size} labels for {pixels.shape[3]} images: {AGAIN}")
+    if digits.dtype.kind not in "iuf" or not np.isin(digits, range(1, 11)).all():
+        raise Damaged(f"{path} holds labels that are not 1 to 10: {AGAIN}")
+    images = np.ascontiguousarray(pixels.transpose(3, 2, 0, 1))
+    labels = digits.ravel().astype(np.int64) % 10
+    return ImageSet(f"svhn:{split}", torch.from_numpy(images), torch.from_numpy(labels), tuple("0123456789"))
 
 
 def _no_layout(folder: Path, pickled: str, *layouts: Path) -> ProodError:
