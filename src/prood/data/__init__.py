@@ -5,7 +5,7 @@ from prood.data.augment import Augment
 from prood.data.formats.arrays import read_npz
 from prood.data.formats.folder import read_folder
 from prood.data.formats.mosaic import read_mosaic
-from prood.data.images import ImageSet
+from prood.data.images import ImageSet, Reader, StoredSet
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator
 from prood.data.pipeline import Ahead, Stream, stream
@@ -21,7 +21,6 @@ from prood.data.sources import (
     public_source,
     source,
 )
-from prood.data.stored import Reader, StoredSet
 
 __all__ = [
     "Ahead",

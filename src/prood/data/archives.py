@@ -35,10 +35,7 @@ def unpack(archive: Path, folder: Path, *, limit: int | None = None) -> None:
     limit = max(50 * archive.stat().st_size, 10**9) if limit is None else limit
     target = _Target(archive, folder, limit)
     try:
-        if archive.name.lower().endswith(".zip"):
-            _unzip(archive, target)
-        else:
-            _untar(archive, target)
+        (_unzip if archive.name.lower().endswith(".zip") else _untar)(archive, target)
     except _DAMAGE as error:
         raise target.fault(f"damaged or cut short ({error})") from None
     # zipfile's words for what it cannot do: an unknown method of compression, or a password.

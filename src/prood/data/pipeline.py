@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from prood import processes
-from prood.data.images import ImageSet
+from prood.data.images import ImageSet, StoredSet
 from prood.data.order import Order
 from prood.data.sources import Images
-from prood.data.stored import StoredSet
 from prood.errors import BadValue, ProodError
 
 IN_MEMORY = 2**29

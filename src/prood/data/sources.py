@@ -1,13 +1,9 @@
 """Image sets by name: `load("digits:train")`.
 
-A source is a function that is registered under a name. There are four kinds, one decorator each:
-
-- `@source`: a fixed set with splits, such as `digits:train`; a function of the split.
-- `@public_source`: a public set on disk, such as `svhn:test`; a function of (folder, split, shape).
-- `@file_source`: files of the user's own, such as `npz:my/images.npz`; a function of (path, shape).
-- `@noise_source`: images made to measure, such as `smooth`; a function of (count, shape, seed).
-
-`shape` is that of the images the set has to match, or None for the set's own.
+A source is a function that is registered under a name by one of four decorators: `@source` for a fixed set with splits
+(`digits:train`), `@public_source` for a public set on disk (`svhn:test`), `@file_source` for files of the user's own
+(`npz:my/images.npz`), and `@noise_source` for images made to measure (`smooth`). A `shape` is that of the images the
+set has to match, or None for the set's own.
 
 Besides, a folder NAME of sheets (see `formats.mosaic`) in the data folder is the set NAME: in place of the files of the
 public set of that name, or, where no source has the name, as a set of the user's own.
@@ -24,8 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from prood.data.catalog import Public, data_folder
 from prood.data.formats import mosaic
-from prood.data.images import ImageSet
-from prood.data.stored import StoredSet
+from prood.data.images import ImageSet, StoredSet
 from prood.errors import BadValue, NoAccess, NotFound, ProodError, UnknownName
 
 Shape = tuple[int, int, int]
@@ -84,7 +79,7 @@ def source(name: str, *, description: str, splits: tuple[str, ...]) -> Callable[
 def public_source(
     name: str, *, description: str, splits: tuple[str, ...], about: Public
 ) -> Callable[[ReadPublic], ReadPublic]:
-    """Register a reader of a public set in its folder; the last two splits that were read are kept."""
+    """Register a function of (folder, split, shape); the last two splits that were read are kept."""
 
     def entry(function: ReadPublic) -> _Entry:
         @functools.lru_cache(maxsize=2)
@@ -101,7 +96,7 @@ def public_source(
 
 
 def file_source(name: str, *, description: str) -> Callable[[ReadFile], ReadFile]:
-    """Register a reader of the user's files; nothing is kept, for the file may change."""
+    """Register a function of (path, shape); nothing is kept, for the file may change."""
     return _registering(lambda function: _Entry(Source(name, ("PATH",), description), read_file=function))
 
 
@@ -225,18 +220,17 @@ def _own(name: str) -> _Entry | None:
 
 def _entry(name: str) -> _Entry:
     key = name.partition(":")[0]
-    entry = _REGISTRY.get(key) or _own(key)
-    if entry is None:
-        if not name:
-            raise UnknownName("there is no image set without a name: 'prood data list' shows what there is")
-        if Path(name).is_dir():
-            raise UnknownName(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
-        if os.sep in key or Path(key).suffix:
-            raise UnknownName(f"there is no image set '{name}', nor a file: check its path")
-        near = get_close_matches(key, [source.name for source in names()], 1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        raise UnknownName(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
-    return entry
+    if entry := _REGISTRY.get(key) or _own(key):
+        return entry
+    if not name:
+        raise UnknownName("there is no image set without a name: 'prood data list' shows what there is")
+    if Path(name).is_dir():
+        raise UnknownName(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
+    if os.sep in key or Path(key).suffix:
+        raise UnknownName(f"there is no image set '{name}', nor a file: check its path")
+    near = get_close_matches(key, [source.name for source in names()], 1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise UnknownName(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
 
 
 def split_of(source: Source, asked: str | None, default: str | None = None) -> str:

@@ -18,8 +18,8 @@ import torch
 from prood.data.catalog import AGAIN, Download, Facts, Package, Public
 from prood.data.formats.arrays import read_mat
 from prood.data.formats.folder import Tree, find_pictures, listed, subfolders
+from prood.data.images import StoredSet
 from prood.data.sources import ReadPublic, Shape, public_source
-from prood.data.stored import StoredSet
 from prood.errors import Damaged
 
 _SHAPE = (3, 224, 224)
@@ -73,8 +73,7 @@ for _name, _entry in _SETS.items():
 
 @known("rimgnet")
 def rimgnet(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
-    root, ids = _imagenet(folder, split)
-    label = {wnid: place for place, (first, last) in enumerate(GROUPS.values()) for wnid in ids[first : last + 1]}
+    root, _, label = _imagenet(folder, split)
     tree = Tree(root, find_pictures(root, *sorted(label)), shape or _SHAPE)
     labels = torch.tensor([label[file.partition("/")[0]] for file in tree.files])
     return StoredSet(f"rimgnet:{split}", tree, tree.shape, labels, tuple(GROUPS))
@@ -82,26 +81,20 @@ def rimgnet(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
 
 @known("not-rimgnet")
 def not_rimgnet(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
-    root, ids = _imagenet(folder, split)
-    taken = {number for first, last in GROUPS.values() for number in range(first, last + 1)}
-    others = [wnid for number, wnid in enumerate(ids) if number not in taken]
-    tree = Tree(root, find_pictures(root, *others), shape or _SHAPE)
+    root, ids, label = _imagenet(folder, split)
+    tree = Tree(root, find_pictures(root, *(wnid for wnid in ids if wnid not in label)), shape or _SHAPE)
     return StoredSet(f"not-rimgnet:{split}", tree, tree.shape)
 
 
-def _imagenet(folder: Path, split: str) -> tuple[Path, list[str]]:
-    """The folder of a split, and the 1,000 WordNet ids in order.
-
-    One folder too few, and all later classes would be taken for their neighbours.
-    """
+def _imagenet(folder: Path, split: str) -> tuple[Path, list[str], dict[str, int]]:
+    """The folder of a split, the 1,000 WordNet ids in order, and the group of those that are in one."""
     root = folder / {"train": "train", "test": "val"}[split]
     ids = [name for name in subfolders(root) if re.fullmatch(r"n\d{8}", name)]
-    if len(ids) != 1000:
-        raise Damaged(
-            f"{root} holds {len(ids)} class folders such as n01440764 and not 1,000: "
-            "unpack ILSVRC2012 with one folder a class"
-        )
-    return root, ids
+    if len(ids) != 1000:  # with one too few, all later classes would be taken for their neighbours
+        fault = f"holds {len(ids)} class folders such as n01440764 and not 1,000"
+        raise Damaged(f"{root} {fault}: unpack ILSVRC2012 with one folder a class")
+    group = {wnid: place for place, (first, last) in enumerate(GROUPS.values()) for wnid in ids[first : last + 1]}
+    return root, ids, group
 
 
 @known("textures")

@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prood.data.images import fingerprint
+from prood.data.images import StoredSet, fingerprint
 from prood.data.order import generator
 from prood.data.public.known import known
 from prood.data.sources import Shape
-from prood.data.stored import StoredSet
 from prood.errors import Damaged, NotFound
 
 BOUNDARY = 1_000_000
