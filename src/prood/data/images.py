@@ -12,6 +12,7 @@ from prood.data.order import generator
 from prood.errors import BadValue, Mismatch
 
 Rows = Tensor | Sequence[int]
+Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ class ImageSet(Choosable):
         return len(self.images)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> Shape:
         """(C, H, W) of one image."""
         channels, height, width = self.images.shape[1:]
         return channels, height, width
@@ -164,7 +165,7 @@ class StoredSet(Choosable):
     """
 
     reader: Reader
-    shape: tuple[int, int, int]
+    shape: Shape
     labels: Tensor | None = None
     classes: tuple[str, ...] | None = None
     rows: Tensor | None = None
@@ -211,6 +212,9 @@ class StoredSet(Choosable):
                 raise Mismatch(f"the image set '{self.name}' has {odd}")
             images[place] = image
         return images
+
+
+Images = ImageSet | StoredSet
 
 
 def fingerprint(*parts: object) -> str:

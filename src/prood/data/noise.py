@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from prood.data.images import ImageSet
+from prood.data.images import ImageSet, Shape
 from prood.data.order import generator
-from prood.data.sources import Shape, noise_source
+from prood.data.sources import noise_source
 from prood.errors import BadValue
 
 _MOST = 2**33  # bytes that noise may take in memory, 8 GiB: 2.8 million images of CIFAR's size

@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from prood import processes
-from prood.data.images import ImageSet, StoredSet
+from prood.data.images import Images, ImageSet, StoredSet
 from prood.data.order import Order
-from prood.data.sources import Images
 from prood.errors import BadValue, ProodError
 
 IN_MEMORY = 2**29

@@ -20,11 +20,9 @@ from typing import NamedTuple, TypeVar
 
 from prood.data.catalog import Public, data_folder
 from prood.data.formats import mosaic
-from prood.data.images import ImageSet, StoredSet
+from prood.data.images import Images, ImageSet, Shape
 from prood.errors import BadValue, NoAccess, NotFound, ProodError, UnknownName
 
-Shape = tuple[int, int, int]
-Images = ImageSet | StoredSet
 ReadSplit = Callable[[str], ImageSet]
 ReadPublic = Callable[[Path, str, Shape | None], Images]
 ReadFile = Callable[[Path, Shape | None], Images]

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from prood.data.catalog import AGAIN
-from prood.data.images import ImageSet
-from prood.data.sources import Shape, file_source
+from prood.data.images import ImageSet, Shape
+from prood.data.sources import file_source
 from prood.errors import Damaged, NotFound
 from prood.extras import require_packages
 

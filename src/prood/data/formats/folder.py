@@ -14,8 +14,8 @@ from PIL import Image
 from torch import Tensor
 
 from prood.data.formats.pictures import BILINEAR, crop, decode, fit, own_shape
-from prood.data.images import StoredSet, fingerprint
-from prood.data.sources import Shape, file_source
+from prood.data.images import Shape, StoredSet, fingerprint
+from prood.data.sources import file_source
 from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from prood.data.images import ImageSet
+from prood.data.images import ImageSet, Shape
 from prood.errors import Damaged, NoAccess, NotFound
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def about_count(path: Path) -> int:
     return sum(_opened(sheet, lambda found: found.height) // _SIDE * _COLUMNS for sheet in _sheets(path))
 
 
-def read_mosaic(path: Path, shape: tuple[int, int, int] | None = None, *, name: str | None = None) -> ImageSet:
+def read_mosaic(path: Path, shape: Shape | None = None, *, name: str | None = None) -> ImageSet:
     """All tiles of the sheets, row by row; as many as there are labels, or all but the black ones at the very end.
 
     The set is called `name`, or else by its path. It is 32×32 whatever `shape` is.

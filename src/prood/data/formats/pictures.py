@@ -17,7 +17,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from prood.data.sources import Shape
+from prood.data.images import Shape
 from prood.errors import Damaged, Mismatch
 
 _FILTERS = Image.Resampling

@@ -18,8 +18,8 @@ import torch
 from prood.data.catalog import AGAIN, Download, Facts, Package, Public
 from prood.data.formats.arrays import read_mat
 from prood.data.formats.folder import Tree, find_pictures, listed, subfolders
-from prood.data.images import StoredSet
-from prood.data.sources import ReadPublic, Shape, public_source
+from prood.data.images import Shape, StoredSet
+from prood.data.sources import ReadPublic, public_source
 from prood.errors import Damaged
 
 _SHAPE = (3, 224, 224)

@@ -15,9 +15,8 @@ from PIL import Image
 
 from prood.data.catalog import AGAIN
 from prood.data.formats.arrays import read_mat
-from prood.data.images import ImageSet
+from prood.data.images import ImageSet, Shape
 from prood.data.public.known import known
-from prood.data.sources import Shape
 from prood.errors import Damaged, NoAccess, NotFound, ProodError, Unsupported
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -13,9 +13,8 @@ from torch import Tensor
 from prood.data.catalog import AGAIN
 from prood.data.formats.folder import Names
 from prood.data.formats.pictures import decode, fit
-from prood.data.images import StoredSet, fingerprint
+from prood.data.images import Shape, StoredSet, fingerprint
 from prood.data.public.known import known
-from prood.data.sources import Shape
 from prood.errors import Damaged, NotFound
 from prood.extras import require_packages
 

@@ -32,9 +32,8 @@ from torch import Tensor
 from prood.atomic import locked, write_text
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED, DamagedPicture
-from prood.data.images import StoredSet, fingerprint
+from prood.data.images import Shape, StoredSet, fingerprint
 from prood.data.public.known import known
-from prood.data.sources import Shape
 from prood.errors import Damaged, NoAccess
 
 # Of a set that is there to be scaled down, a small own size: at 224×224 the cache would take a terabyte.

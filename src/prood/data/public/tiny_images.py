@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prood.data.images import StoredSet, fingerprint
+from prood.data.images import Shape, StoredSet, fingerprint
 from prood.data.order import generator
 from prood.data.public.known import known
-from prood.data.sources import Shape
 from prood.errors import Damaged, NotFound
 
 BOUNDARY = 1_000_000
