@@ -76,7 +76,6 @@ class _Target:
             raise self.refuse(member, "a folder in the place of a file") from None
 
     def write(self, member: str, read: Callable[[int], bytes], size: int) -> None:
-        """A file of `size` bytes."""
         path = self.place(member)
         if path == self.folder or path.is_dir():
             raise self.refuse(member, "a file in the place of a folder")

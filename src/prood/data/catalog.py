@@ -71,7 +71,6 @@ class Public:
         return self.path.is_dir()
 
     def how_to_get(self, name: str) -> str:
-        """One line."""
         if self.downloads or self.package:
             return f"fetch it with 'prood data fetch {name}'"
         return f"{self.by_hand} Its place is {self.path}"

@@ -21,9 +21,6 @@ T = TypeVar("T")
 
 MANY = 200_000  # images; of more, a sample is read
 SAMPLE = 10_000
-_TOLERANCE = 5e-5  # published values have four digits
-# Of means over a sample: four standard errors, as the means of single images have a standard deviation below 0.25.
-_SAMPLE_TOLERANCE = 0.01
 _BLOCK = 1 << 25  # bytes that are read at a time
 _SHOWN = 20  # damaged images
 
@@ -96,7 +93,9 @@ def _findings(name: str, facts: Facts | None, console: Console, everything: bool
     if len(damaged) > _SHOWN:
         yield Finding(name, "damaged", f"and {len(damaged) - _SHOWN:,} more", right=False)
     if good:
-        tolerance = _SAMPLE_TOLERANCE if sampled else _TOLERANCE
+        # Published values have four digits. Of a sample, four standard errors, as the means of single images have a
+        # standard deviation below 0.25.
+        tolerance = 0.01 if sampled else 5e-5
 
         def near(measured: tuple[float, ...], published: tuple[float, ...]) -> bool:
             # A last digit that was rounded to lie exactly on the tolerance is right.

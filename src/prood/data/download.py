@@ -48,7 +48,7 @@ def download(url: str, file: Path, console: Console) -> None:
         task = bar.add_task("", total=None)
         _persist(url, part, lambda here, total: bar.update(task, completed=here, total=total))
     os.replace(part, file)
-    _tag(part).unlink(missing_ok=True)
+    part.with_suffix(".tag").unlink(missing_ok=True)
 
 
 def verify(file: Path, checksum: str, console: Console) -> None:
@@ -84,8 +84,8 @@ def _persist(url: str, part: Path, moved: Moved) -> None:
 
 
 def _attempt(url: str, part: Path, moved: Moved) -> None:
-    """One request, for what is missing if there is a part and its tag."""
-    here, tag = _size(part), _tag(part)
+    """One request, for what is missing if there is a part and the server's word for which file it is a part of."""
+    here, tag = _size(part), part.with_suffix(".tag")
     known = tag.read_text() if here and tag.exists() else ""
     asked = {"Range": f"bytes={here}-", "If-Range": known} if known else {}
     try:
@@ -93,7 +93,8 @@ def _attempt(url: str, part: Path, moved: Moved) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416 and asked:  # the part is as long as the file or longer
-            return _anew(url, part, moved)
+            part.unlink()
+            return _attempt(url, part, moved)
         if error.code < 500 and error.code not in (408, 429):
             raise Unreachable(f"the server answered {error.code} {error.reason} for {url}") from None
         raise _Broken(f"{error.code} {error.reason}", reached=True) from None
@@ -104,7 +105,8 @@ def _attempt(url: str, part: Path, moved: Moved) -> None:
         if asked and response.status == 206:
             span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
             if span is None or int(span[1]) != here:
-                return _anew(url, part, moved)
+                part.unlink()
+                return _attempt(url, part, moved)
             total = _number(span[2])
         else:
             here = 0
@@ -121,16 +123,6 @@ def _attempt(url: str, part: Path, moved: Moved) -> None:
     if total is not None and here != total:
         raise _Broken(f"it ended at byte {here:,} of {total:,}", reached=True)
     return None
-
-
-def _anew(url: str, part: Path, moved: Moved) -> None:
-    part.unlink()
-    _attempt(url, part, moved)
-
-
-def _tag(part: Path) -> Path:
-    """Beside a part lies the server's word for which file it is a part of."""
-    return part.with_suffix(".tag")
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:

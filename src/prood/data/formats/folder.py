@@ -83,9 +83,8 @@ class Tree:
             # A grey picture in a colour set loses nothing; a colour picture in a grey set would.
             if shape[1:] != self.shape[1:] or shape[0] > self.shape[0]:
                 raise OtherShape(
-                    f"the image {path} has the shape {shape}, but {self.files[0]} has {self.shape}: make all of one "
-                    "size and colour for an in-distribution; others are fitted to it, in 'prood data preview' by "
-                    "--like NAME"
+                    f"the image {path} has the shape {shape}, but {self.files[0]} has {self.shape}: an in-distribution "
+                    "has one shape; others are fitted to it, in 'prood data preview' by --like NAME"
                 )
         draw = int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:4], "little")
         how = self.filters[draw % len(self.filters)]
@@ -112,8 +111,7 @@ def read_folder(path: Path, shape: Shape | None = None) -> StoredSet:
     A folder without pictures is a class like the others, so that sets with the same folders agree on the labels.
     """
     files = find_pictures(path)
-    size: Literal["fit", "own"] = "own" if shape is None else "fit"
-    tree = Tree(path, files, shape or own_shape(decode(path / files[0])), size)
+    tree = Tree(path, files, shape or own_shape(decode(path / files[0])), "fit" if shape else "own")
     name = f"folder:{path}"
     if any("/" not in file for file in files):
         return StoredSet(name, tree, tree.shape)

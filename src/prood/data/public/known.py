@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from prood.data.catalog import AGAIN, Download, Facts, Package, Public
+from prood.data.formats import reading
 from prood.data.formats.arrays import read_mat
 from prood.data.formats.folder import Tree, find_pictures, listed, subfolders
 from prood.data.images import Shape, StoredSet
@@ -131,7 +132,5 @@ def _short(split: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
+    with reading(f"the list of pictures {path}", AGAIN):
         return path.read_text(encoding="utf-8").split()
-    except (OSError, ValueError) as error:
-        raise Damaged(f"cannot read the list of pictures {path} ({error}): {AGAIN}") from error

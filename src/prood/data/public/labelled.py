@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from prood.data.catalog import AGAIN
+from prood.data.formats import reading
 from prood.data.formats.arrays import read_mat
 from prood.data.images import ImageSet, Shape
 from prood.data.public.known import known
@@ -121,14 +122,10 @@ def _read_pngs(paths: list[Path], labels_path: Path) -> list[_Part]:
 
 def _read_png(path: Path) -> NDArray[np.uint8]:
     _check_there(path)
-    try:
-        with Image.open(path, formats=["PNG"]) as picture:
-            size, mode = picture.size, picture.mode
-            if size[0] == _PLANE and mode == "RGB":
-                return np.asarray(picture).transpose(0, 2, 1).reshape(-1, _PIXELS)
-    # Pillow raises SyntaxError and others besides OSError for a broken file.
-    except Exception as error:
-        raise Damaged(f"cannot read {path} as a picture ({type(error).__name__}): {AGAIN}") from error
+    with reading(f"the picture {path}", AGAIN), Image.open(path, formats=["PNG"]) as picture:
+        size, mode = picture.size, picture.mode
+        if size[0] == _PLANE and mode == "RGB":
+            return np.asarray(picture).transpose(0, 2, 1).reshape(-1, _PIXELS)
     raise Damaged(f"{path} is a picture of {size[0]} × {size[1]} pixels ({mode}), not RGB, {_PLANE} wide: {AGAIN}")
 
 

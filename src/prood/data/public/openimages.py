@@ -30,6 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from prood.atomic import locked, write_text
+from prood.data.formats import reading
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED, DamagedPicture
 from prood.data.images import Shape, StoredSet, fingerprint
@@ -86,10 +87,8 @@ class CacheReader:
 
     @cached_property
     def _pixels(self) -> NDArray[np.uint8]:
-        try:
+        with reading(self.file, "open the set again, which rebuilds it"):
             return np.memmap(self.file, np.uint8, "r", shape=(self.count, *self.shape))
-        except (OSError, ValueError) as error:
-            raise Damaged(f"cannot read {self.file}: open the set again, which rebuilds it ({error})") from error
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled map would be a copy of all images.

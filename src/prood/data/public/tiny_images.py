@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prood.data.formats import reading
 from prood.data.images import Shape, StoredSet, fingerprint
 from prood.data.order import generator
 from prood.data.public.known import known
@@ -20,8 +21,6 @@ from prood.errors import Damaged, NotFound
 BOUNDARY = 1_000_000
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
-_TEST = 1_000
-_LOOKED_AT = 64  # images that the fingerprint reads
 
 
 @known("tiny-images")
@@ -47,7 +46,7 @@ def tiny_images(folder: Path, split: str, shape: Shape | None = None, *, boundar
     stop = min(boundary, count)
     # Drawn before any image is left out, so that a list changes no more than it must.
     drawn = torch.randperm(stop, generator=generator(0))
-    rows = drawn[~torch.isin(drawn, torch.from_numpy(excluded))][:_TEST]
+    rows = drawn[~torch.isin(drawn, torch.from_numpy(excluded))][:1_000]
     return StoredSet(name, TinyImages(path, 0, stop, excluded[:0]), _SHAPE, rows=rows)
 
 
@@ -78,7 +77,7 @@ class TinyImages:
 
     def fingerprint(self) -> str:
         """Over the size of the file, the choice of images, and 64 images spread over the file."""
-        rows = np.linspace(0, len(self._images) - 1, _LOOKED_AT).astype(np.int64)
+        rows = np.linspace(0, len(self._images) - 1, 64).astype(np.int64)
         sample, excluded = torch.from_numpy(self._images[rows]), torch.from_numpy(self.excluded)
         return fingerprint(len(self._images), self.start, self.stop, excluded, sample)
 
@@ -93,10 +92,8 @@ class TinyImages:
         count = count_images(self.path)
         if count < self.stop:
             raise Damaged(f"{self.path} has become shorter than {self.stop} images: copy it again")
-        try:
+        with reading(self.path, "copy it again"):
             return np.memmap(self.path, np.uint8, "r", shape=(count, _PIXELS))
-        except (OSError, ValueError) as error:
-            raise Damaged(f"cannot read {self.path}: {error}") from error
 
     def __getstate__(self) -> dict[str, object]:
         # A pickled map would be the whole file.
@@ -121,10 +118,8 @@ def read_excluded(paths: list[Path], count: int) -> NDArray[np.int64]:
     """
     found: set[int] = set()
     for path in paths:
-        try:
+        with reading(f"the indices in {path}", "copy it again"):
             lines = path.read_text(encoding="ascii").splitlines()
-        except (OSError, ValueError) as error:
-            raise Damaged(f"cannot read the indices in {path}: copy it again ({type(error).__name__})") from error
         for number, line in enumerate(lines, 1):
             text = line.strip()
             # Nineteen digits are too many, and int() refuses thousands of them with an error of its own.
