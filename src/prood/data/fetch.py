@@ -21,9 +21,9 @@ def kind(source: Source) -> str:
     """Where its images come from."""
     if source.public is not None:
         return "public"
-    if source.folder is not None:
+    if source.folder is not None or source.splits == ("PATH",):
         return "your own files"
-    return {(): "generated", ("PATH",): "your own files"}.get(source.splits, "inside a package")
+    return "inside a package" if source.splits else "generated"
 
 
 def fetch(name: str, *, console: Console, package: bool | None = None, again: bool = False) -> Path | None:

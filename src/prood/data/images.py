@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Protocol, Self
 
 import torch
@@ -181,8 +182,7 @@ class StoredSet(Choosable):
     @property
     def bytes(self) -> int:
         """What the images take in memory."""
-        channels, height, width = self.shape
-        return len(self) * channels * height * width
+        return len(self) * prod(self.shape)
 
     def select(self, rows: Rows) -> Self:
         index = self._index(rows)

@@ -29,8 +29,6 @@ ReadFile = Callable[[Path, Shape | None], Images]
 MakeNoise = Callable[[int, Shape, int], ImageSet]
 F = TypeVar("F", ReadSplit, ReadPublic, ReadFile, MakeNoise)
 
-_SAFE = re.compile(r"[A-Za-z0-9_-]+")  # a name that is looked up in the data folder: one step, never out of it
-
 
 class Source(NamedTuple):
     """What `names` tells about a source."""
@@ -190,7 +188,8 @@ def open_set(
 
 def _sheet_splits(name: str) -> tuple[str, ...]:
     """The splits of this set, public or the user's own, that lie in the data folder as sheets."""
-    return mosaic.splits(data_folder() / name) if _SAFE.fullmatch(name) else ()
+    # A name that is looked up in the data folder is one step, never out of it.
+    return mosaic.splits(data_folder() / name) if re.fullmatch(r"[A-Za-z0-9_-]+", name) else ()
 
 
 def _read_sheets(name: str, split: str) -> ImageSet:

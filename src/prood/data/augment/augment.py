@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from prood.data.augment import geometry, operations
-from prood.data.augment.operations import Array
 from prood.errors import BadValue, Mismatch
 
 COLUMNS = 14  # of draws
@@ -50,18 +49,14 @@ class Augment:
     rescaled: float = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.pad <= _MOST:
-            raise BadValue(f"augmentation cannot pad by {self.pad} pixels: choose pad from 0 to {_MOST}")
+        limits = (("pad", self.pad, _MOST), ("cutout", self.cutout, _MOST), ("degrees", self.degrees, 180))
+        for name, value, most in (*limits, ("rescaled", self.rescaled, 1)):
+            if not 0 <= value <= most:
+                raise BadValue(f"augmentation cannot have {name} = {value}: choose {name} from 0 to {most}")
         if self.border not in ("zeros", "reflect"):
             raise BadValue(f"augmentation cannot pad with {self.border!r}: choose border = 'zeros' or 'reflect'")
-        if not 0 <= self.cutout <= _MOST:
-            raise BadValue(f"augmentation cannot cut out {self.cutout} pixels: choose cutout from 0 to {_MOST}")
-        if not 0 <= self.degrees <= 180:
-            raise BadValue(f"augmentation cannot turn by ±{self.degrees}°: choose degrees from 0 to 180")
         if not 0 <= self.scale < 1:
             raise BadValue(f"augmentation cannot zoom by 1 ± {self.scale}: choose scale ≥ 0 and below 1")
-        if not 0 <= self.rescaled <= 1:
-            raise BadValue(f"augmentation cannot rescale {self.rescaled} of the images: choose rescaled from 0 to 1")
 
     def draw(self, count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """(count, COLUMNS) in float64 on the CPU, a row for each image.
@@ -131,17 +126,14 @@ class Augment:
         first = np.floor(rows[:, 7:9] * (height, width)) - self.cutout // 2
         hole = np.stack([first, first + self.cutout], axis=2).reshape(-1, 4)
         steps = [operations.planned(rows[:, k], rows[:, k + 1], height, width) for k in (3, 5)]
-        return torch.from_numpy(
-            np.concatenate([rows[:, :3], *steps, hole, self._circle(rows[:, 9:11]), rows[:, 11:]], axis=1)
-        )
-
-    def _circle(self, turns: Array) -> Array:
-        if not (self.degrees or self.scale):
-            return np.zeros_like(turns)
-        # By the mathematics of Python: batched sines may round differently in batches of different size, and then an
-        # image would depend on its neighbours.
-        pairs = [(math.radians(degrees), zoom) for degrees, zoom in turns.tolist()]
-        return np.array([(math.cos(angle) / zoom, math.sin(angle) / zoom) for angle, zoom in pairs]).reshape(-1, 2)
+        circle = np.zeros((len(rows), 2))
+        if self.degrees or self.scale:
+            # By the mathematics of Python: batched sines may round differently in batches of different size, and then
+            # an image would depend on its neighbours.
+            turns = [(math.radians(degrees), zoom) for degrees, zoom in rows[:, 9:11].tolist()]
+            pairs = [(math.cos(angle) / zoom, math.sin(angle) / zoom) for angle, zoom in turns]
+            circle = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+        return torch.from_numpy(np.concatenate([rows[:, :3], *steps, hole, circle, rows[:, 11:]], axis=1))
 
     def on_device(self, images: Tensor, plan: Tensor) -> Tensor:
         """`apply` for a plan that lies beside the images, without a word to the host: made for `torch.compile`."""

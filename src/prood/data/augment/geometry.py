@@ -30,9 +30,7 @@ def _by_lines(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, marg
     count, channels, height, width = images.shape
     high, wide = height + 2 * margin, width + 2 * margin
     if reflect:
-        down, across = (
-            _reflected(torch.arange(-margin, side + margin, device=images.device), side) for side in (height, width)
-        )
+        down, across = (_reflected(torch.arange(-margin, side + margin), side) for side in (height, width))
         framed = images[..., down, :][..., across]
         both = torch.stack([framed, framed.flip(-1)])
     else:
@@ -42,9 +40,9 @@ def _by_lines(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, marg
         middle[1] = images.flip(-1)
     pieces = both.as_strided((both.numel() - width + 1, width), (1, 1))
     columns = torch.where(flips == 1, -columns, columns)
-    image = flips * count + torch.arange(count, device=images.device)
-    plane = image[:, None] * channels + torch.arange(channels, device=images.device)
-    line = (margin + rows)[:, None] + torch.arange(height, device=images.device)
+    image = flips * count + torch.arange(count)
+    plane = image[:, None] * channels + torch.arange(channels)
+    line = (margin + rows)[:, None] + torch.arange(height)
     starts = (plane[:, :, None] * high + line[:, None, :]) * wide + (margin + columns)[:, None, None]
     return pieces.index_select(0, starts.reshape(-1)).reshape(images.shape)
 

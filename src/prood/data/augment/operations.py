@@ -75,19 +75,17 @@ def by_rows(images: Tensor, plan: Tensor) -> Tensor:
     result = images.numpy().copy()  # numpy copies whole rows faster
     images, plan = torch.from_numpy(result[order]), torch.from_numpy(plan.numpy()[order])
     parts = []
-    first, last = (at[code] for code in _WARPS)
-    if first < last:
-        parts.append(geometry.warp(images[first:last], plan[first:last, 2:]))
-    first, last = (at[code] for code in _TABLES)
-    if first < last:
+    warps, tables, blends = (slice(at[first], at[end]) for first, end in (_WARPS, _TABLES, _BLENDS))
+    if warps.start < warps.stop:
+        parts.append(geometry.warp(images[warps], plan[warps, 2:]))
+    if tables.start < tables.stop:
         slices = [(slice(at[low], at[high]), function) for low, high, function in _MAKERS if at[low] < at[high]]
         made = [function(images[rows], plan[rows, 1]).expand(-1, images.shape[1], -1) for rows, function in slices]
-        parts.append(look_up(images[first:last], torch.cat(made)))
-    first, last = (at[code] for code in _BLENDS)
-    if first < last:
+        parts.append(look_up(images[tables], torch.cat(made)))
+    if blends.start < blends.stop:
         middle = at[OPERATIONS["Sharpness"]]
-        dull = torch.cat([greyed(images[first:middle]), smoothed(images[middle:last])])
-        parts.append(blend(dull, images[first:last], plan[first:last, 1, None, None, None]))
+        dull = torch.cat([greyed(images[blends.start : middle]), smoothed(images[middle : blends.stop])])
+        parts.append(blend(dull, images[blends], plan[blends, 1, None, None, None]))
     result[order] = torch.cat(parts).numpy()
     return torch.from_numpy(result)
 

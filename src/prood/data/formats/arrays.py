@@ -47,10 +47,8 @@ def _to_nchw(images: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
         # Guessing wrong would turn images into stripes without a word.
         if first == last:
             fault = "either first or last" if first else "neither first nor last"
-            raise Damaged(
-                f"{path} holds images of shape {images.shape}, where 1 or 3 channels could stand {fault}: "
-                "store grey images as (N, H, W), others as (N, H, W, 3)"
-            )
+            found = f"images of shape {images.shape}, where 1 or 3 channels could stand {fault}"
+            raise Damaged(f"{path} holds {found}: store grey images as (N, H, W), others as (N, H, W, 3)")
         if last:
             images = images.transpose(0, 3, 1, 2)
     return np.ascontiguousarray(images, dtype=np.uint8)

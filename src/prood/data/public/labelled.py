@@ -6,7 +6,6 @@ comes in a row of 1,024 pixels. Its files for Python are pickles, which Prood ne
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,12 +25,8 @@ _PLANE = _SIDE * _SIDE
 _PIXELS = 3 * _PLANE
 
 
-class _Part(NamedTuple):
-    """The images of one file: (N, 3072), plane after plane, and their labels."""
-
-    path: Path
-    pixels: NDArray[np.uint8]
-    labels: NDArray[np.int64]
+# A file, its images as (N, 3072), plane after plane, and their labels.
+_Part = tuple[Path, NDArray[np.uint8], NDArray[np.int64]]
 
 
 @known("cifar10")
@@ -85,14 +80,14 @@ def _no_layout(folder: Path, pickled: str, *layouts: Path) -> ProodError:
 
 
 def _joined(name: str, parts: list[_Part], classes: tuple[str, ...]) -> ImageSet:
-    for path, pixels, labels in parts:
-        if pixels.shape != (len(labels), _PIXELS) or len(labels) == 0:
-            raise Damaged(f"{path} holds pixels {pixels.shape} for {len(labels)} labels: {AGAIN}")
+    for path, _, labels in parts:
+        if not len(labels):
+            raise Damaged(f"{path} holds no images: {AGAIN}")
         if len(wrong := labels[(labels < 0) | (labels >= len(classes))]):
             raise Damaged(f"{path} holds the label {wrong[0]}, but labels go from 0 to {len(classes) - 1}: {AGAIN}")
-    images = np.concatenate([part.pixels for part in parts]).reshape(-1, 3, _SIDE, _SIDE)
-    labels = np.concatenate([part.labels for part in parts])
-    return ImageSet(name, torch.from_numpy(images), torch.from_numpy(labels), classes)
+    images = np.concatenate([pixels for _, pixels, _ in parts]).reshape(-1, 3, _SIDE, _SIDE)
+    numbers = np.concatenate([labels for _, _, labels in parts])
+    return ImageSet(name, torch.from_numpy(images), torch.from_numpy(numbers), classes)
 
 
 def _read_binary(path: Path, label_bytes: int) -> _Part:
@@ -102,7 +97,7 @@ def _read_binary(path: Path, label_bytes: int) -> _Part:
     if len(data) % size:
         raise Damaged(f"{path} has {len(data)} bytes, not a multiple of {size}: {AGAIN}")
     records = data.reshape(-1, size)
-    return _Part(path, records[:, label_bytes:], records[:, label_bytes - 1].astype(np.int64))
+    return path, records[:, label_bytes:], records[:, label_bytes - 1].astype(np.int64)
 
 
 def _read_pngs(paths: list[Path], labels_path: Path) -> list[_Part]:
@@ -117,7 +112,7 @@ def _read_pngs(paths: list[Path], labels_path: Path) -> list[_Part]:
     ends = np.cumsum([len(part) for part in pixels])
     if ends[-1] != len(labels):
         raise Damaged(f"{labels_path} holds {len(labels)} labels for the {ends[-1]} images beside it: {AGAIN}")
-    return [_Part(*part) for part in zip(paths, pixels, np.split(np.array(labels, np.int64), ends[:-1]), strict=True)]
+    return list(zip(paths, pixels, np.split(np.array(labels, np.int64), ends[:-1]), strict=True))
 
 
 def _read_png(path: Path) -> NDArray[np.uint8]:

@@ -33,10 +33,8 @@ def tiny_images(folder: Path, split: str, shape: Shape | None = None, *, boundar
     count = count_images(path)
     lists = sorted(folder.glob("*cifar_idxs.txt"))
     if split == "train" and not lists:
-        raise NotFound(
-            f"there is no list of the images of CIFAR in {folder}: CIFAR is a part of the Tiny Images and must not be "
-            "trained on as out-distribution, so put 80mn_cifar_idxs.txt there"
-        )
+        hint = "put 80mn_cifar_idxs.txt there, as CIFAR is a part of the Tiny Images and no out-distribution"
+        raise NotFound(f"there is no list of the images of CIFAR in {folder}: {hint}")
     excluded = read_excluded(lists, count)
     name = f"tiny-images:{split}"
     if split == "train":
