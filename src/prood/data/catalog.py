@@ -49,8 +49,6 @@ class Facts:
 
 @dataclass(frozen=True)
 class Public:
-    """A public image set."""
-
     title: str
     licence: str
     page: str
