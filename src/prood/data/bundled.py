@@ -102,10 +102,9 @@ def left_out(split: str) -> ImageSet:
     return ImageSet(f"left-out:{split}", _deal(_digits()[len(_CLASSES) :]))
 
 
-_ABOUT = "grey 28×28 patches of photographs (scikit-image, scikit-learn)"
-
-
-@source("photographs", description=_ABOUT, splits=tuple(_PHOTOGRAPHS))
+@source(
+    "photographs", description="grey 28×28 patches of photographs (scikit-image, scikit-learn)", splits=tuple(_SPLITS)
+)
 def photographs(split: str) -> ImageSet:
     """The training out-distribution, and two smaller sets from other photographs."""
     return ImageSet(f"photographs:{split}", _patches(_PHOTOGRAPHS[split], 8000 if split == "train" else 1000))

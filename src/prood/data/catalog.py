@@ -49,6 +49,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Public:
+    """What a public image set is, and how to get it."""
+
     title: str
     licence: str
     page: str

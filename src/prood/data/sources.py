@@ -9,12 +9,12 @@ Besides, a folder NAME of sheets (see `formats.mosaic`) in the data folder is th
 public set of that name, or, where no source has the name, as a set of the user's own.
 """
 
-import functools
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -68,8 +68,7 @@ def _registering(entry_of: Callable[[F], _Entry]) -> Callable[[F], F]:
 
 def source(name: str, *, description: str, splits: tuple[str, ...]) -> Callable[[ReadSplit], ReadSplit]:
     """Register a function of the split; each split is read once a process and then kept in memory."""
-    made = Source(name, splits, description)
-    return _registering(lambda function: _Entry(made, read_split=functools.cache(function)))
+    return _registering(lambda function: _Entry(Source(name, splits, description), read_split=cache(function)))
 
 
 def public_source(
@@ -78,7 +77,7 @@ def public_source(
     """Register a function of (folder, split, shape); the last two splits that were read are kept."""
 
     def entry(function: ReadPublic) -> _Entry:
-        @functools.lru_cache(maxsize=2)
+        @lru_cache(maxsize=2)
         def kept(folder: Path, split: str, shape: Shape | None, stamp: tuple[int, int]) -> Images:
             return function(folder, split, shape)
 
@@ -202,7 +201,7 @@ def _read_sheets(name: str, split: str) -> ImageSet:
     return _kept_sheets(name, path, tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats))
 
 
-@functools.lru_cache(maxsize=4)  # 150 MB each, for 50,000 images
+@lru_cache(maxsize=4)  # 150 MB each, for 50,000 images
 def _kept_sheets(name: str, path: Path, stamps: tuple[tuple[str, int, int], ...]) -> ImageSet:
     return mosaic.read_mosaic(path, name=f"{name}:{path.name}")
 
@@ -212,7 +211,7 @@ def _own(name: str) -> _Entry | None:
     if name in _REGISTRY or not (splits := _sheet_splits(name)):
         return None
     source = Source(name, splits, "your own, in the data folder", folder=data_folder() / name)
-    return _Entry(source, read_split=functools.partial(_read_sheets, name))
+    return _Entry(source, read_split=partial(_read_sheets, name))
 
 
 def _entry(name: str) -> _Entry:

@@ -19,9 +19,8 @@ def move(images: Tensor, moves: Tensor, margin: int, *, reflect: bool = False) -
     is 1. Rows and columns are whole numbers in [−margin, margin].
     """
     rows, columns, flips = moves.to(torch.int64).unbind(1)
-    if images.device.type == "cpu" and not torch.compiler.is_compiling():
-        return _by_lines(images, rows, columns, flips, margin, reflect)
-    return _by_pixels(images, rows, columns, flips, margin, reflect)
+    way = _by_lines if images.device.type == "cpu" and not torch.compiler.is_compiling() else _by_pixels
+    return way(images, rows, columns, flips, margin, reflect)
 
 
 def _by_lines(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, margin: int, reflect: bool) -> Tensor:

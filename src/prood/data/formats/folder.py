@@ -132,8 +132,7 @@ def find_pictures(root: Path, *parts: str) -> Names:
 def listed(root: Path, names: list[str], source: Path) -> Names:
     """The pictures of a published list, all of which must be there."""
     there = set(find_pictures(root))
-    missing = [name for name in names if name not in there]
-    if missing:
+    if missing := [name for name in names if name not in there]:
         raise NotFound(f"{source} lists {missing[0]} ({len(missing)} missing of {len(names)}), which {root} lacks")
     if not names:
         raise NotFound(f"{source} lists no pictures")

@@ -20,8 +20,7 @@ from prood.data.public.known import known
 from prood.errors import Damaged, NoAccess, NotFound, ProodError, Unsupported
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_SIDE = 32
-_PLANE = _SIDE * _SIDE
+_PLANE = 32 * 32
 _PIXELS = 3 * _PLANE
 
 
@@ -85,7 +84,7 @@ def _joined(name: str, parts: list[_Part], classes: tuple[str, ...]) -> ImageSet
             raise Damaged(f"{path} holds no images: {AGAIN}")
         if len(wrong := labels[(labels < 0) | (labels >= len(classes))]):
             raise Damaged(f"{path} holds the label {wrong[0]}, but labels go from 0 to {len(classes) - 1}: {AGAIN}")
-    images = np.concatenate([pixels for _, pixels, _ in parts]).reshape(-1, 3, _SIDE, _SIDE)
+    images = np.concatenate([pixels for _, pixels, _ in parts]).reshape(-1, 3, 32, 32)
     numbers = np.concatenate([labels for _, _, labels in parts])
     return ImageSet(name, torch.from_numpy(images), torch.from_numpy(numbers), classes)
 

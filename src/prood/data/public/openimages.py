@@ -37,14 +37,13 @@ from prood.data.images import Shape, StoredSet, fingerprint
 from prood.data.public.known import known
 from prood.errors import Damaged, NoAccess
 
-# Of a set that is there to be scaled down, a small own size: at 224×224 the cache would take a terabyte.
-_SHAPE = (3, 32, 32)
 _CHUNK = 1024  # pictures between two notes of how far a build has come
 
 
 @known("openimages")
 def openimages(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
-    shape = shape or _SHAPE
+    # Of a set that is there to be scaled down, a small own size: at 224×224 the cache would take a terabyte.
+    shape = shape or (3, 32, 32)
     channels, height, width = shape
     grey = "-grey" if channels == 1 else ""
     file = folder / "cache" / f"openimages-{split}-{height}x{width}{grey}.bin"

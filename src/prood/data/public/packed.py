@@ -27,14 +27,13 @@ from prood.data.public.known import known
 from prood.errors import Damaged, NotFound
 from prood.extras import require_packages
 
-BOUNDARY = 1_000_000
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
 _FILE = "data.mdb"
 
 
 @known("tiny-images")
-def tiny_images(folder: Path, split: str, shape: Shape | None = None, *, boundary: int = BOUNDARY) -> StoredSet:
+def tiny_images(folder: Path, split: str, shape: Shape | None = None, *, boundary: int = 1_000_000) -> StoredSet:
     """Train: all images from `boundary` on. Test: a fixed choice of 1,000 before it, or all if there are fewer.
 
     The images of CIFAR are left out of both. If the file ends before the boundary, it has no train split.
