@@ -101,7 +101,7 @@ GOOD = {"name": "images", "shape": [1, 1, 28, 28], "datatype": "FP32", "data": [
         ({"shape": [True, 1, 28, 28]}, "the shape is [N, 1, 28, 28]"),
         ({"shape": [0, 1, 28, 28], "data": []}, "N is 1 or more"),
         ({"shape": [-1, 1, 28, 28]}, "N is 1 or more"),
-        ({"shape": [1, 3, 28, 28]}, "takes the shape [N, 1, 28, 28]"),
+        ({"shape": [1, 3, 28, 28]}, "the shape is [N, 1, 28, 28]"),
         ({"shape": [2, 1, 28, 28]}, "no list of 1568 numbers"),
         ({"data": None}, "binary extension is not supported"),
         ({"data": [[0.5] * 28] * 27 + [[0.5]]}, "rows of different lengths"),

@@ -1,11 +1,11 @@
-"""The application: routes, the guard around them, errors as one line of JSON."""
+"""The application: the addresses of /v1 and the others, the guard around them, errors as one line of JSON."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,21 +14,16 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from prood.detector import Detector
-from prood.serve import documentation, kserve, routes
-from prood.serve.answer import Refused, answer, refusal
+from prood.serve import documentation, intake, kserve, schema
+from prood.serve.answer import Refused, answer, bad, refusal
+from prood.serve.bodies import asked
 from prood.serve.guard import Guard
 from prood.serve.options import About, Options
 from prood.serve.service import Service
+from prood.serve.work import METHOD, NORM
 from prood.version import __version__
 
-KINDS = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-    "png": "image/png",
-    "ico": "image/x-icon",
-}
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MISSING = {404: "there is nothing at this address: see /docs", 405: "this address takes another method: see /docs"}
 
 
@@ -46,24 +41,18 @@ def create_app(detector: Detector, options: Options | None = None, about: About 
         version=__version__,
         description="A classifier that says “I don't know”, with a proof.",
         lifespan=lifespan,
+        exception_handlers={Refused: _refused, HTTPException: _missing, Exception: _failed},
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
     app.state.service = service
-    described = [routes.routes(service), kserve.routes(service), routes.health(service), documentation.routes(app)]
+    described = [routes(service), kserve.routes(service), others(service, app)]
     app.router.routes += [Shortcut(route) for router in described for route in router.routes]
-    app.router.routes += routes.page_routes(page())
+    app.router.routes += page()
     for router in described:
         app.include_router(router)
-    app.add_middleware(
-        Guard,
-        options=service.options,
-        metrics=service.metrics,
-        draining=lambda: service.draining,
-        count=service.in_flight,
-    )
-    _answer_errors(app)
+    app.add_middleware(Guard, service=service)
     return app
 
 
@@ -82,30 +71,118 @@ class Shortcut(Route):
         return match, {**found, "route": self}  # the guard counts by it
 
 
-def page() -> dict[str, tuple[bytes, str]]:
-    """The files of the page by address. They are read once: a request never reaches the disk."""
-    folder = files("prood.serve") / "page"
-    found: dict[str, tuple[bytes, str]] = {}
-    for file in folder.iterdir() if folder.is_dir() else ():
-        kind = KINDS.get(file.name.rpartition(".")[2])
-        if kind is not None and file.is_file():
-            found[f"/{file.name}"] = file.read_bytes(), kind
-    if "/index.html" in found:
-        found["/"] = found["/index.html"]
-    return found
+async def _refused(request: Request, error: Any) -> Response:
+    return refusal(error)
 
 
-def _answer_errors(app: FastAPI) -> None:
-    async def refused(request: Request, error: Any) -> Response:
-        return refusal(error)
+async def _missing(request: Request, error: Any) -> Response:
+    return answer({"error": _MISSING.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
 
-    async def missing(request: Request, error: Any) -> Response:
-        headers = dict(error.headers or {})
-        return answer({"error": _MISSING.get(error.status_code, str(error.detail))}, error.status_code, headers)
 
-    async def failed(request: Request, error: Any) -> Response:
-        return answer({"error": "the service failed: its log says why"}, 500)
+async def _failed(request: Request, error: Exception) -> Response:
+    return answer({"error": "the service failed: its log says why"}, 500)
 
-    app.add_exception_handler(Refused, refused)
-    app.add_exception_handler(HTTPException, missing)
-    app.add_exception_handler(Exception, failed)
+
+def routes(service: Service) -> APIRouter:
+    options, detector = service.options, service.detector
+    take = intake.Intake(detector.shape, options)
+    common = {"model": service.about.name, "threshold": detector.threshold}
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/model", summary="What is served", responses=schema.responses(schema.Model))
+    async def model(request: Request) -> Response:
+        return answer(service.model())
+
+    @router.post(
+        "/predict", summary="Label, confidence and whether it is accepted", **schema.post(schema.Predictions, options)
+    )
+    async def predict(request: Request) -> Response:
+        images = await take.images(await asked(request, options, ()))
+        return answer({"predictions": await service.predict(images), **common})
+
+    @router.post(
+        "/certify",
+        summary="A bound of the confidence in whole balls",
+        **schema.post(schema.Certificates, options, "eps", "radius"),
+    )
+    async def certify(request: Request) -> Response:
+        sent = await asked(request, options, ("eps", "radius"))
+        eps = intake.radii(sent.options.get("eps"), service.eps, options)
+        search = intake.switch(sent.options.get("radius"), "radius")
+        images = await take.images(sent)
+        found = await service.certify(images, eps, search=search)
+        return answer({"eps": eps, "certificates": found, "method": METHOD, "norm": NORM, **common})
+
+    @router.post(
+        "/attack",
+        summary="Try to raise the confidence",
+        **schema.post(schema.Attack, options, "eps", "steps", one=True),
+    )
+    async def attack(request: Request) -> Response:
+        sent = await asked(request, options, ("eps", "steps"))
+        eps = intake.radii(sent.options.get("eps"), service.eps, options)
+        if len(eps) != 1:
+            raise bad("an attack has one radius: give one eps")
+        steps = intake.steps(sent.options.get("steps"), options)
+        images = await take.images(sent, one=True)
+        # Once the body is read, all that still comes is that the client has gone.
+        return answer(await service.attack(images[0], eps[0], steps, request.receive))
+
+    @router.post("/far", summary="Away from all data", **schema.post(schema.Far, options, "factors", one=True))
+    async def far(request: Request) -> Response:
+        sent = await asked(request, options, ("factors",))
+        factors = intake.factors(sent.options.get("factors"), options)
+        images = await take.images(sent, one=True)
+        return answer(await service.far(images[0], factors))
+
+    @router.get("/examples", summary="Pictures to try", responses=schema.responses(list[schema.Example]))
+    async def examples(request: Request) -> Response:
+        found = enumerate(await service.examples())
+        return answer([{"name": one.name, "kind": one.kind, "url": f"/v1/examples/{i}.png"} for i, one in found])
+
+    of_png = schema.content("image/png", schema.BINARY, "A PNG.")
+
+    @router.get("/examples/{place}.png", summary="One of them", **schema.named("place", "0", "example", of_png))
+    async def example(request: Request) -> Response:
+        place, found = request.path_params["place"], await service.examples()
+        if not (place.isdecimal() and len(place) < 4 and int(place) < len(found)):
+            raise Refused(404, "there is no such example: see /v1/examples")
+        return Response(found[int(place)].png, media_type="image/png")
+
+    return router
+
+
+def others(service: Service, app: FastAPI) -> APIRouter:
+    router = APIRouter()
+    status = {"type": "object", "properties": {"status": {"type": "string"}}}
+
+    @router.get("/healthz", summary="Whether it serves", responses=schema.healthy(status, "It serves."))
+    async def healthz(request: Request) -> Response:
+        return answer({"status": "draining"}, 503) if service.draining else answer({"status": "ok"})
+
+    of_text = schema.content("text/plain", {"type": "string"}, "Prometheus text.")
+
+    @router.get("/metrics", summary="For Prometheus", responses=of_text)
+    async def metrics(request: Request) -> Response:
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        return answer(app.openapi())
+
+    @router.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return Response(documentation.page(app.openapi()), media_type="text/html")
+
+    return router
+
+
+def page() -> list[Route]:
+    """The files of the page at their addresses. They are read once: a request never reaches the disk."""
+    found = {
+        file.name: Response(file.read_bytes(), media_type=KINDS[kind])
+        for file in (files("prood.serve") / "page").iterdir()
+        if (kind := file.name.rpartition(".")[2]) in KINDS
+    }
+    found[""] = found["index.html"]
+    return [Route(f"/{name}", content, methods=["GET"]) for name, content in found.items()]

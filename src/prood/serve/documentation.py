@@ -1,27 +1,8 @@
-"""/openapi.json, and /docs as a plain page made from it: no script, and nothing from another server."""
+"""/docs as a plain page made from /openapi.json: no script, and nothing from another server."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
-
-from fastapi import APIRouter, FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
-
-from prood.serve.answer import answer
-
-
-def routes(app: FastAPI) -> APIRouter:
-    router = APIRouter(include_in_schema=False)
-
-    @router.get("/openapi.json")
-    async def openapi(request: Request) -> Response:
-        return answer(app.openapi())
-
-    @router.get("/docs")
-    async def docs(request: Request) -> Response:
-        return Response(page(app.openapi()), media_type="text/html; charset=utf-8")
-
-    return router
 
 
 def page(document: dict[str, Any]) -> str:
@@ -32,35 +13,37 @@ def page(document: dict[str, Any]) -> str:
         '<p>The same for programs: <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1). '
         '<a href="/">The page</a>.</p>',
     ]
-    schemas = document.get("components", {}).get("schemas", {})
     for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            parts.append(_operation(path, method, operation))
-    parts += ["<h2>Answers</h2>", *(_schema(name, schema) for name, schema in schemas.items()), "</body></html>"]
-    return "\n".join(parts)
+        parts += [_operation(path, method, operation) for method, operation in operations.items()]
+    schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
+    return "\n".join([*parts, "<h2>Answers</h2>", *schemas, "</body></html>"])
 
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
-    lines = [f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation.get('summary', ''))}</p>"]
     rows = [
-        (f"{one['name']} ({one['in']})", f"{one.get('description', '')} Example: {one.get('example', '')}")
+        (f"{one['name']} ({one['in']})", f"{one.get('description', '')} Example: {one['example']}")
         for one in operation.get("parameters", ())
     ]
-    if content := operation.get("requestBody", {}).get("content"):
-        rows.append(("body", ", ".join(content)))
+    if "requestBody" in operation:
+        rows.append(("body", ", ".join(operation["requestBody"]["content"])))
     for status, response in operation["responses"].items():
         kinds = [_named(body.get("schema", {})) or kind for kind, body in response.get("content", {}).items()]
-        rows.append((status, f"{response.get('description', '')} {' '.join(kinds)}"))
-    lines += ["<table>", *(f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows), "</table>"]
-    return "".join(lines)
+        rows.append((status, f"{response['description']} {' '.join(kinds)}"))
+    head = f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>"
+    return head + _table(rows)
 
 
 def _schema(name: str, schema: dict[str, Any]) -> str:
-    rows = [
-        f"<tr><th>{escape(key)}</th><td>{escape(_kind(value))}</td><td>{escape(value.get('description', ''))}</td></tr>"
-        for key, value in schema.get("properties", {}).items()
-    ]
-    return f'<h3 id="{escape(name)}">{escape(name)}</h3><table>{"".join(rows)}</table>'
+    rows = [(key, _kind(value), value.get("description", "")) for key, value in schema["properties"].items()]
+    return f'<h3 id="{escape(name)}">{escape(name)}</h3>' + _table(rows)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in rest)
+        lines.append(f"<tr><th>{escape(first)}</th>{cells}</tr>")
+    return f"<table>{''.join(lines)}</table>"
 
 
 def _kind(schema: dict[str, Any]) -> str:

@@ -31,20 +31,19 @@ class Intake:
         if one and len(asked.images) != 1:
             raise bad(f"{len(asked.images)} images were sent: send one")
         found = [
-            opened(image, self.options.pixels, _where(place)) if isinstance(image, bytes) else image
+            opened(image, self.options.pixels, f"image {place}") if isinstance(image, bytes) else image
             for place, image in enumerate(asked.images)
         ]
-        if sum(map(self._size, found)) <= INLINE:
+        pictures = [image for image in found if isinstance(image, Image.Image)]
+        listed = (len(found) - len(pictures)) * math.prod(self.shape)
+        if sum(image.width * image.height for image in pictures) + listed <= INLINE:
             return self._stack(found)
         async with self._large:
             return await asyncio.to_thread(self._stack, found)
 
-    def _size(self, image: Image.Image | list[Any]) -> int:
-        return image.width * image.height if isinstance(image, Image.Image) else math.prod(self.shape)
-
     def _stack(self, images: list[Image.Image | list[Any]]) -> Tensor:
         # One after the other, so that one picture at a time is there in full.
-        return torch.stack([self._one(image, _where(place)) for place, image in enumerate(images)])
+        return torch.stack([self._one(image, f"image {place}") for place, image in enumerate(images)])
 
     def _one(self, image: Image.Image | list[Any], where: str) -> Tensor:
         if isinstance(image, Image.Image):
@@ -132,7 +131,3 @@ def _number(word: Any, name: str) -> float:
         shown = repr(word) if isinstance(word, str) and len(word) <= 20 else "what was sent"
         raise bad(f"{shown} is no number for {name}: write 0.01 or 8/255") from None
     return value
-
-
-def _where(place: int) -> str:
-    return f"image {place}"
