@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+from torch import nn
 
 from prood import models
 from prood.atomic import write_text
 from prood.detector.calibration import Calibration
-from prood.errors import AlreadyThere, Damaged, Mismatch, NoAccess, Unsupported
-from prood.models import MODEL_FILE, fingerprint, model_path
+from prood.errors import AlreadyThere, Damaged, Mismatch, NoAccess
+from prood.models import MODEL_FILE, fingerprint
 
 if TYPE_CHECKING:
     from prood.detector.detector import Detector
@@ -39,37 +39,23 @@ def save_calibration(detector: Detector, folder: Path) -> None:
         write_text(folder / CALIBRATION_FILE, json.dumps(facts))
 
 
-def load(path: Path | str, device: str | torch.device) -> Detector:
-    from prood.detector.detector import Detector
-
-    model, about = models.load(path)
-    if not isinstance(model, models.ProoD | models.Discriminator):
-        raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
-    weights = fingerprint(model)
-    names = about.classes if isinstance(model, models.ProoD) else None
-    detector = Detector(model, threshold=about.threshold, classes=names, device=device)
-    detector.tpr = about.tpr
-    file = model_path(path).with_name(CALIBRATION_FILE)
-    if Path(path).is_dir() and file.is_file():
-        detector.use(_calibration(file, weights))
-    return detector
-
-
-def _calibration(file: Path, weights: str) -> Calibration:
+def calibration(path: Path, model: nn.Module) -> Calibration | None:
+    """The one beside the file of this model, where `path` is a folder that has one."""
+    file = path / CALIBRATION_FILE
+    if not file.is_file():
+        return None
     try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
-    try:
-        facts = json.loads(text)
+        facts = json.loads(file.read_bytes())
         scores = np.asarray(facts["scores"], dtype=np.float64)
         found = Calibration(**{name: facts[name] for name in _NUMBERS}, scores=scores)
         sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())
         sound = sound and scores[found.index - 1] == found.score and isinstance(found.threshold, float)
+    except OSError as error:
+        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(f"cannot read {file} ({error!r}): calibrate the detector again") from None
     if not sound:
         raise Damaged(f"{file} is not a calibration as Prood writes it: calibrate the detector again")
-    if facts.get("weights") != weights:
+    if facts.get("weights") != fingerprint(model):
         raise Mismatch(f"{file} was made with other weights than the model beside it: calibrate the detector again")
     return found

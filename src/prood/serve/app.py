@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from prood.detector import Detector
@@ -48,7 +49,8 @@ def create_app(detector: Detector, options: Options | None = None, about: About 
     )
     app.state.service = service
     described = [routes(service), kserve.routes(service), others(service, app)]
-    app.router.routes += [Shortcut(route) for router in described for route in router.routes]
+    for route in [route for router in described for route in router.routes if isinstance(route, APIRoute)]:
+        app.router.routes.append(Shortcut(route.path, route.endpoint, methods=list(route.methods or ())))
     app.router.routes += page()
     for router in described:
         app.include_router(router)
@@ -61,10 +63,6 @@ class Shortcut(Route):
 
     FastAPI's way to a handler costs as much time as all the rest of a small prediction.
     """
-
-    def __init__(self, route: BaseRoute) -> None:
-        assert isinstance(route, APIRoute)
-        super().__init__(route.path, route.endpoint, methods=list(route.methods or ()))
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)
@@ -87,24 +85,18 @@ def routes(service: Service) -> APIRouter:
     options, detector = service.options, service.detector
     take = intake.Intake(detector.shape, options)
     common = {"model": service.about.name, "threshold": detector.threshold}
-    router = APIRouter(prefix="/v1")
+    router, post = APIRouter(prefix="/v1"), partial(schema.post, options)
 
     @router.get("/model", summary="What is served", responses=schema.responses(schema.Model))
     async def model(request: Request) -> Response:
         return answer(service.model())
 
-    @router.post(
-        "/predict", summary="Label, confidence and whether it is accepted", **schema.post(schema.Predictions, options)
-    )
+    @router.post("/predict", **post("Label, confidence and whether it is accepted", schema.Predictions))
     async def predict(request: Request) -> Response:
         images = await take.images(await asked(request, options, ()))
         return answer({"predictions": await service.predict(images), **common})
 
-    @router.post(
-        "/certify",
-        summary="A bound of the confidence in whole balls",
-        **schema.post(schema.Certificates, options, "eps", "radius"),
-    )
+    @router.post("/certify", **post("A bound of the confidence in whole balls", schema.Certificates, "eps", "radius"))
     async def certify(request: Request) -> Response:
         sent = await asked(request, options, ("eps", "radius"))
         eps = intake.radii(sent.options.get("eps"), service.eps, options)
@@ -113,11 +105,7 @@ def routes(service: Service) -> APIRouter:
         found = await service.certify(images, eps, search=search)
         return answer({"eps": eps, "certificates": found, "method": METHOD, "norm": NORM, **common})
 
-    @router.post(
-        "/attack",
-        summary="Try to raise the confidence",
-        **schema.post(schema.Attack, options, "eps", "steps", one=True),
-    )
+    @router.post("/attack", **post("Try to raise the confidence", schema.Attack, "eps", "steps", one=True))
     async def attack(request: Request) -> Response:
         sent = await asked(request, options, ("eps", "steps"))
         eps = intake.radii(sent.options.get("eps"), service.eps, options)
@@ -128,7 +116,7 @@ def routes(service: Service) -> APIRouter:
         # Once the body is read, all that still comes is that the client has gone.
         return answer(await service.attack(images[0], eps[0], steps, request.receive))
 
-    @router.post("/far", summary="Away from all data", **schema.post(schema.Far, options, "factors", one=True))
+    @router.post("/far", **post("Away from all data", schema.Far, "factors", one=True))
     async def far(request: Request) -> Response:
         sent = await asked(request, options, ("factors",))
         factors = intake.factors(sent.options.get("factors"), options)

@@ -2,11 +2,11 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from prood.detector.inputs import Shape
@@ -30,25 +30,22 @@ class Intake:
         """All images, float32 (N, C, H, W) in [0, 1]."""
         if one and len(asked.images) != 1:
             raise bad(f"{len(asked.images)} images were sent: send one")
-        found = [
-            opened(image, self.options.pixels, f"image {place}") if isinstance(image, bytes) else image
-            for place, image in enumerate(asked.images)
-        ]
-        pictures = [image for image in found if isinstance(image, Image.Image)]
-        listed = (len(found) - len(pictures)) * math.prod(self.shape)
-        if sum(image.width * image.height for image in pictures) + listed <= INLINE:
-            return self._stack(found)
+        found = [self._prepared(image, f"image {place}") for place, image in enumerate(asked.images)]
+
+        def stack() -> Tensor:  # one after the other, so that one picture at a time is there in full
+            return torch.stack([pixels() for _, pixels in found])
+
+        if sum(size for size, _ in found) <= INLINE:
+            return stack()
         async with self._large:
-            return await asyncio.to_thread(self._stack, found)
+            return await asyncio.to_thread(stack)
 
-    def _stack(self, images: list[Image.Image | list[Any]]) -> Tensor:
-        # One after the other, so that one picture at a time is there in full.
-        return torch.stack([self._one(image, f"image {place}") for place, image in enumerate(images)])
-
-    def _one(self, image: Image.Image | list[Any], where: str) -> Tensor:
-        if isinstance(image, Image.Image):
-            return decoded(image, self.shape, where)
-        return from_lists(image, self.shape, where)
+    def _prepared(self, image: bytes | list[Any], where: str) -> tuple[int, Callable[[], Tensor]]:
+        """How many pixels it has before it is fitted, and what decodes them."""
+        if isinstance(image, list):
+            return math.prod(self.shape), lambda: from_lists(image, self.shape, where)
+        picture = opened(image, self.options.pixels, where)
+        return picture.width * picture.height, lambda: decoded(picture, self.shape, where)
 
 
 def from_lists(values: list[Any], shape: Shape, where: str) -> Tensor:

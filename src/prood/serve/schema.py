@@ -127,7 +127,7 @@ def _described(options: Options, one: bool) -> dict[str, tuple[dict[str, Any], s
     }
 
 
-def post(model: type[BaseModel], options: Options, *names: str, one: bool = False) -> dict[str, Any]:
+def post(options: Options, summary: str, model: type[BaseModel], *names: str, one: bool = False) -> dict[str, Any]:
     """Arguments of a route that takes images, or one, and the options of these names."""
     described = _described(options, one)
     parameters = [
@@ -135,9 +135,9 @@ def post(model: type[BaseModel], options: Options, *names: str, one: bool = Fals
         for name, (_, example, text) in described.items()
         if name in names
     ]
-    content = _content({name: described[name][0] for name in names}, 1 if one else options.images)
-    extra = {"parameters": parameters, "requestBody": {"required": True, "content": content}}
-    return {"responses": responses(model, 403, 408, 413, 415, 503), "openapi_extra": extra}
+    bodies = _bodies({name: described[name][0] for name in names}, 1 if one else options.images)
+    extra = {"parameters": parameters, "requestBody": {"required": True, "content": bodies}}
+    return {"summary": summary, "responses": responses(model, 403, 408, 413, 415, 503), "openapi_extra": extra}
 
 
 def _parameter(name: str, place: str, example: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def healthy(schema: dict[str, Any], yes: str) -> Responses:
     }
 
 
-def _content(options: dict[str, Any], images: int) -> dict[str, Any]:
+def _bodies(options: dict[str, Any], images: int) -> dict[str, Any]:
     pixels = {"type": "array", "description": "Pixels in [0, 1] of the model's shape: channels × height × width."}
     image = {"anyOf": [{"type": "string", "description": "base64 of a picture, or a data URL."}, pixels]}
     count = {"type": "array", "minItems": 1, "maxItems": images}

@@ -56,19 +56,12 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or one line that says why there is none."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise NoAccess(f"cannot listen on {host}: {error.strerror or error}") from None
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(2048)
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # then :: takes IPv4, too
+        return socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except (OSError, OverflowError) as error:
-        bound.close()
         reason = getattr(error, "strerror", None) or error
-        raise NoAccess(f"cannot listen on {host} port {port} ({reason}): choose another with --port") from None
-    return bound
+        raise NoAccess(f"cannot listen on {host} ({reason}): give another --host or --port") from None
 
 
 def is_loopback(host: str) -> bool:
