@@ -126,7 +126,7 @@ def test_inputs_that_are_none(client, change, said):
         ({"inputs": [GOOD, GOOD]}, "there is one input"),
         ({"inputs": GOOD}, "there is one input"),
         ({"inputs": [GOOD], "parameters": []}, "parameters is an object"),
-        ({"inputs": [GOOD], "parameters": {"eps": 2}}, "a radius between 0 and 1"),
+        ({"inputs": [GOOD], "parameters": {"eps": 2}}, "between 0 and 1"),
         ({"inputs": [GOOD], "outputs": [{"name": "energy"}]}, "there is no output 'energy'"),
         ({"inputs": [GOOD], "outputs": [{"name": "upper_bound"}]}, "there is no output 'upper_bound'"),
         ({"inputs": [GOOD], "outputs": ["confidence"]}, "a list of objects with a name"),

@@ -21,7 +21,7 @@ from prood.serve.bodies import asked
 from prood.serve.guard import Guard
 from prood.serve.options import About, Options
 from prood.serve.service import Service
-from prood.serve.work import METHOD, NORM
+from prood.serve.work import HOW
 from prood.version import __version__
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -103,7 +103,7 @@ def routes(service: Service) -> APIRouter:
         search = intake.switch(sent.options.get("radius"), "radius")
         images = await take.images(sent)
         found = await service.certify(images, eps, search=search)
-        return answer({"eps": eps, "certificates": found, "method": METHOD, "norm": NORM, **common})
+        return answer({"eps": eps, "certificates": found, **HOW, **common})
 
     @router.post("/attack", **post("Try to raise the confidence", schema.Attack, "eps", "steps", one=True))
     async def attack(request: Request) -> Response:

@@ -22,8 +22,8 @@ from prood.serve.answer import busy
 from prood.serve.options import Options
 
 Arrays = dict[str, NDArray[Any]]
-Work = Callable[[Tensor, Tensor | None], Arrays]
-"""(rows, a number for each row) → arrays with an entry for each row."""
+Work = Callable[[Tensor, Tensor], Arrays]
+"""(rows, a number for each row, 0 where a lane needs none) → arrays with an entry for each row."""
 
 
 class Turns:
@@ -55,7 +55,7 @@ class Turns:
 @dataclass(eq=False)
 class _Job:
     rows: Tensor
-    numbers: Tensor | None
+    numbers: Tensor
     since: float
     answer: asyncio.Future[Arrays]
 
@@ -82,9 +82,9 @@ class Batcher:
     async def run(self, lane: str, rows: Tensor, numbers: Tensor | None = None) -> Arrays:
         """The lane's arrays for these rows; refused where too many wait already. Long ones are cut into parts."""
         loop, now = asyncio.get_running_loop(), time.monotonic()
-        parts = torch.split(rows, self._batch)
-        shares = [None] * len(parts) if numbers is None else torch.split(numbers, self._batch)
-        jobs = [_Job(part, share, now, loop.create_future()) for part, share in zip(parts, shares, strict=True)]
+        given = (rows, torch.zeros(len(rows)) if numbers is None else numbers)
+        parts = zip(*(torch.split(one, self._batch) for one in given), strict=True)
+        jobs = [_Job(part, share, now, loop.create_future()) for part, share in parts]
         with self._changed:
             if self._closed:
                 raise busy("the service is shutting down")
@@ -146,9 +146,8 @@ class Batcher:
 
     def _compute(self, lane: str, jobs: list[_Job]) -> list[Arrays | Exception]:
         """One answer for each job. Where a pass fails, each is tried alone: nobody fails because of a neighbour."""
-        numbers = [job.numbers for job in jobs if job.numbers is not None]
         try:
-            arrays = self._lanes[lane](torch.cat([job.rows for job in jobs]), torch.cat(numbers) if numbers else None)
+            arrays = self._lanes[lane](torch.cat([job.rows for job in jobs]), torch.cat([job.numbers for job in jobs]))
         except Exception as error:
             return [error] if len(jobs) == 1 else [answer for job in jobs for answer in self._compute(lane, [job])]
         ends = accumulate(len(job.rows) for job in jobs)

@@ -18,7 +18,7 @@ from prood.serve.batching import Arrays, Batcher, Turns
 from prood.serve.metrics import Metrics
 from prood.serve.options import About, Options
 from prood.serve.pictures import Example, data_url, examples
-from prood.serve.work import METHOD, Stopped, attack, lanes
+from prood.serve.work import HOW, Stopped, attack, lanes
 from prood.version import __version__
 
 _LIMITS = ("body_bytes", "pixels", "images", "radii", "attack_steps")
@@ -61,7 +61,7 @@ class Service:
             "eps": self.eps,
             "ceiling": detector.joint().ceiling(detector.count),
             "floor": 1 / detector.count,
-            "method": METHOD,
+            "method": HOW["method"],
             "limits": {name: getattr(options, name) for name in _LIMITS},
             "version": __version__,
         }

@@ -16,22 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prood import bounds
 from prood.atomic import replacing
 from prood.attacks import PGD
 from prood.attacks.search import Search
-from prood.bounds import Method, Norm
 from prood.detector import Detector
 from prood.serve.batching import Arrays, Turns, Work
 
-METHOD: Method = "best"
-NORM: Norm = "linf"
+HOW: bounds.Options = {"method": "best", "norm": "linf"}
 log = logging.getLogger("prood.serve")
 
 
 def lanes(detector: Detector) -> Mapping[str, Work]:
     """predict; bound, of the ball with a radius for each row; radius, up to which it stays rejected; far."""
 
-    def predict(images: Tensor, _: Tensor | None) -> Arrays:
+    def predict(images: Tensor, _: Tensor) -> Arrays:
         found = detector.predict(images, batch=len(images))
         answers: Arrays = {name: getattr(found, name) for name in ("label", "confidence", "p_in", "probabilities")}
         if found.threshold is not None:
@@ -40,17 +39,12 @@ def lanes(detector: Detector) -> Mapping[str, Work]:
             answers["p_value"] = found.p_value
         return answers
 
-    def bound(images: Tensor, eps: Tensor | None) -> Arrays:
-        assert eps is not None
-        return {"upper_bound": detector.upper_bound(images, eps, method=METHOD, norm=NORM)}
-
-    def radius(images: Tensor, _: Tensor | None) -> Arrays:
-        return {"radius": detector.certified_radius(images, method=METHOD, norm=NORM)}
-
-    def far(images: Tensor, _: Tensor | None) -> Arrays:
-        return dict(zip(("confidence", "p_in"), detector.anywhere(images), strict=True))
-
-    return {"predict": predict, "bound": bound, "radius": radius, "far": far}
+    return {
+        "predict": predict,
+        "bound": lambda images, eps: {"upper_bound": detector.upper_bound(images, eps, **HOW)},
+        "radius": lambda images, _: {"radius": detector.certified_radius(images, **HOW)},
+        "far": lambda images, _: dict(zip(("confidence", "p_in"), detector.anywhere(images), strict=True)),
+    }
 
 
 class Stopped(Exception):
@@ -101,7 +95,7 @@ def attack(detector: Detector, image: Tensor, eps: float, steps: int, turns: Tur
     with turns:
         if stop.is_set():  # while it waited
             raise Stopped
-        bound = float(detector.upper_bound(some, eps, method=METHOD, norm=NORM)[0])
+        bound = float(detector.upper_bound(some, eps, **HOW)[0])
         outcome = search(detector.score, some, eps)
         points = torch.stack(search.points or [some[0]]).cpu()
         # A search may round otherwise on a GPU: what is shown is what the detector says of these points.
