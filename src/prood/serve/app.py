@@ -6,7 +6,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -48,12 +48,12 @@ def create_app(detector: Detector, options: Options | None = None, about: About 
         openapi_url=None,
     )
     app.state.service = service
-    described = [routes(service), kserve.routes(service), others(service, app)]
-    for route in [route for router in described for route in router.routes if isinstance(route, APIRoute)]:
-        app.router.routes.append(Shortcut(route.path, route.endpoint, methods=list(route.methods or ())))
-    app.router.routes += page()
-    for router in described:
-        app.include_router(router)
+    add_own(app, service)
+    kserve.add(app, service)
+    add_others(app, service)
+    described = [route for route in app.router.routes if isinstance(route, APIRoute)]
+    shortcuts = [Shortcut(one.path, one.endpoint, methods=list(one.methods or ())) for one in described]
+    app.router.routes[:0] = [*shortcuts, *page()]
     app.add_middleware(Guard, service=service)
     return app
 
@@ -81,22 +81,22 @@ async def _failed(request: Request, error: Exception) -> Response:
     return answer({"error": "the service failed: its log says why"}, 500)
 
 
-def routes(service: Service) -> APIRouter:
+def add_own(app: FastAPI, service: Service) -> None:
     options, detector = service.options, service.detector
     take = intake.Intake(detector.shape, options)
     common = {"model": service.about.name, "threshold": detector.threshold}
-    router, post = APIRouter(prefix="/v1"), partial(schema.post, options)
+    post = partial(schema.post, options)
 
-    @router.get("/model", summary="What is served", responses=schema.responses(schema.Model))
+    @app.get("/v1/model", summary="What is served", responses=schema.responses(schema.Model))
     async def model(request: Request) -> Response:
         return answer(service.model())
 
-    @router.post("/predict", **post("Label, confidence and whether it is accepted", schema.Predictions))
+    @app.post("/v1/predict", **post("Label, confidence and whether it is accepted", schema.Predictions))
     async def predict(request: Request) -> Response:
         images = await take.images(await asked(request, options, ()))
         return answer({"predictions": await service.predict(images), **common})
 
-    @router.post("/certify", **post("A bound of the confidence in whole balls", schema.Certificates, "eps", "radius"))
+    @app.post("/v1/certify", **post("A bound of the confidence in whole balls", schema.Certificates, "eps", "radius"))
     async def certify(request: Request) -> Response:
         sent = await asked(request, options, ("eps", "radius"))
         eps = intake.radii(sent.options.get("eps"), service.eps, options)
@@ -105,7 +105,7 @@ def routes(service: Service) -> APIRouter:
         found = await service.certify(images, eps, search=search)
         return answer({"eps": eps, "certificates": found, **HOW, **common})
 
-    @router.post("/attack", **post("Try to raise the confidence", schema.Attack, "eps", "steps", one=True))
+    @app.post("/v1/attack", **post("Try to raise the confidence", schema.Attack, "eps", "steps", one=True))
     async def attack(request: Request) -> Response:
         sent = await asked(request, options, ("eps", "steps"))
         eps = intake.radii(sent.options.get("eps"), service.eps, options)
@@ -116,53 +116,48 @@ def routes(service: Service) -> APIRouter:
         # Once the body is read, all that still comes is that the client has gone.
         return answer(await service.attack(images[0], eps[0], steps, request.receive))
 
-    @router.post("/far", **post("Away from all data", schema.Far, "factors", one=True))
+    @app.post("/v1/far", **post("Away from all data", schema.Far, "factors", one=True))
     async def far(request: Request) -> Response:
         sent = await asked(request, options, ("factors",))
         factors = intake.factors(sent.options.get("factors"), options)
         images = await take.images(sent, one=True)
         return answer(await service.far(images[0], factors))
 
-    @router.get("/examples", summary="Pictures to try", responses=schema.responses(list[schema.Example]))
+    @app.get("/v1/examples", summary="Pictures to try", responses=schema.responses(list[schema.Example]))
     async def examples(request: Request) -> Response:
         found = enumerate(await service.examples())
         return answer([{"name": one.name, "kind": one.kind, "url": f"/v1/examples/{i}.png"} for i, one in found])
 
     of_png = schema.content("image/png", schema.BINARY, "A PNG.")
 
-    @router.get("/examples/{place}.png", summary="One of them", **schema.named("place", "0", "example", of_png))
+    @app.get("/v1/examples/{place}.png", summary="One of them", **schema.named("place", "0", "example", of_png))
     async def example(request: Request) -> Response:
         place, found = request.path_params["place"], await service.examples()
         if not (place.isdecimal() and len(place) < 4 and int(place) < len(found)):
             raise Refused(404, "there is no such example: see /v1/examples")
         return Response(found[int(place)].png, media_type="image/png")
 
-    return router
 
-
-def others(service: Service, app: FastAPI) -> APIRouter:
-    router = APIRouter()
+def add_others(app: FastAPI, service: Service) -> None:
     status = {"type": "object", "properties": {"status": {"type": "string"}}}
 
-    @router.get("/healthz", summary="Whether it serves", responses=schema.healthy(status, "It serves."))
+    @app.get("/healthz", summary="Whether it serves", responses=schema.healthy(status, "It serves."))
     async def healthz(request: Request) -> Response:
         return answer({"status": "draining"}, 503) if service.draining else answer({"status": "ok"})
 
     of_text = schema.content("text/plain", {"type": "string"}, "Prometheus text.")
 
-    @router.get("/metrics", summary="For Prometheus", responses=of_text)
+    @app.get("/metrics", summary="For Prometheus", responses=of_text)
     async def metrics(request: Request) -> Response:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    @router.get("/openapi.json", include_in_schema=False)
+    @app.get("/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Response:
         return answer(app.openapi())
 
-    @router.get("/docs", include_in_schema=False)
+    @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:
         return Response(documentation.page(app.openapi()), media_type="text/html")
-
-    return router
 
 
 def page() -> list[Route]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
@@ -54,8 +54,7 @@ _REQUEST = {
 }
 
 
-def routes(service: Service) -> APIRouter:
-    router = APIRouter(prefix="/v2")
+def add(app: FastAPI, service: Service) -> None:
     health = schema.healthy(_OBJECT, "Yes.")
     about = schema.named("name", "prood", "model", _answers(503) | {503: health[503]})
     inference = schema.named("name", "prood", "model", _answers(403, 408, 413, 415, 503))
@@ -68,29 +67,29 @@ def routes(service: Service) -> APIRouter:
         if request.path_params["name"] != service.about.name:
             raise Refused(404, f"there is no such model: this service has {service.about.name}")
 
-    @router.get("", summary="The server", responses=_answers())
+    @app.get("/v2", summary="The server", responses=_answers())
     async def server(request: Request) -> Response:
         return answer({"name": "prood", "version": __version__, "extensions": []})
 
-    @router.get("/health/live", summary="Whether it serves", responses=health)
+    @app.get("/v2/health/live", summary="Whether it serves", responses=health)
     async def live(request: Request) -> Response:
         return answer({"live": True})
 
-    @router.get("/health/ready", summary="Whether it takes requests", responses=health)
+    @app.get("/v2/health/ready", summary="Whether it takes requests", responses=health)
     async def ready(request: Request) -> Response:
         return answer({"ready": not service.draining}, 503 if service.draining else 200)
 
-    @router.get("/models/{name}", summary="Inputs and outputs", **about)
+    @app.get("/v2/models/{name}", summary="Inputs and outputs", **about)
     async def metadata(request: Request) -> Response:
         known(request)
         return answer(_metadata(service))
 
-    @router.get("/models/{name}/ready", summary="Whether the model takes requests", **about)
+    @app.get("/v2/models/{name}/ready", summary="Whether the model takes requests", **about)
     async def model_ready(request: Request) -> Response:
         known(request)
         return answer({"name": service.about.name, "ready": not service.draining}, 503 if service.draining else 200)
 
-    @router.post("/models/{name}/infer", summary="Predict, and certify with the parameter eps", **inference)
+    @app.post("/v2/models/{name}/infer", summary="Predict, and certify with the parameter eps", **inference)
     async def infer(request: Request) -> Response:
         known(request)
         if "inference-header-content-length" in request.headers:
@@ -100,8 +99,6 @@ def routes(service: Service) -> APIRouter:
         body = await read(request, service.options)
         images, values = await parsed(body, lambda body: _parse(body, service))
         return answer(await _infer(service, images, values))
-
-    return router
 
 
 def _answers(*statuses: int) -> schema.Responses:
