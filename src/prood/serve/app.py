@@ -15,7 +15,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from prood.detector import Detector
-from prood.serve import documentation, intake, kserve, schema
+from prood.serve import intake, kserve, schema
 from prood.serve.answer import Refused, answer, bad, refusal
 from prood.serve.bodies import asked
 from prood.serve.guard import Guard
@@ -157,7 +157,7 @@ def add_others(app: FastAPI, service: Service) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:
-        return Response(documentation.page(app.openapi()), media_type="text/html")
+        return Response(schema.page(app.openapi()), media_type="text/html")
 
 
 def page() -> list[Route]:
