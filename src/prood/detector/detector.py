@@ -18,8 +18,8 @@ from prood.detector import files
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
 from prood.detector.rule import Prediction, Proof, Rule
-from prood.errors import BadValue, Diverged, Mismatch, Unsupported, first_line
-from prood.models import Discriminator, ProoD, Score, load, score_of
+from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
+from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, logistic
 from prood.models.joint import confidence_logit
 
@@ -196,7 +196,12 @@ class Detector:
 
     def save(self, folder: Path | str) -> None:
         """Write the model, the threshold and the calibration into a new folder; `Detector.load` reads them."""
-        files.save(self, Path(folder))
+        place = Path(folder)
+        if (place / MODEL_FILE).exists() or (place / files.CALIBRATION_FILE).exists() or place.is_file():
+            raise AlreadyThere(f"there is something at {place} already, a run perhaps: save the detector elsewhere")
+        names = list(self.classes) or None
+        save(self.model, place / MODEL_FILE, classes=names, threshold=self.threshold, tpr=self.tpr)
+        files.save_calibration(self, place)
 
     @classmethod
     def load(cls, path: Path | str, *, device: str | torch.device = "cpu") -> Detector:

@@ -1,19 +1,18 @@
-"""A detector on disk: a folder with the model's file, which holds the threshold, and calibration.json beside it."""
+"""calibration.json: what a detector's threshold comes from, beside the model's file, which holds the threshold."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import nn
 
-from prood import models
 from prood.atomic import write_text
 from prood.detector.calibration import Calibration
-from prood.errors import AlreadyThere, Damaged, Mismatch, NoAccess
-from prood.models import MODEL_FILE, fingerprint
+from prood.errors import Damaged, Mismatch, NoAccess
+from prood.models import fingerprint
 
 if TYPE_CHECKING:
     from prood.detector.detector import Detector
@@ -22,16 +21,8 @@ CALIBRATION_FILE = "calibration.json"
 _NUMBERS = ("threshold", "score", "index", "tpr", "confidence")
 
 
-def save(detector: Detector, folder: Path) -> None:
-    if (folder / MODEL_FILE).exists() or (folder / CALIBRATION_FILE).exists() or folder.is_file():
-        raise AlreadyThere(f"there is something at {folder} already, a run perhaps: save the detector in a new folder")
-    facts: dict[str, Any] = {"threshold": detector.threshold, "tpr": detector.tpr}
-    models.save(detector.model, folder / MODEL_FILE, classes=list(detector.classes) or None, **facts)
-    save_calibration(detector, folder)
-
-
 def save_calibration(detector: Detector, folder: Path) -> None:
-    """What the detector's threshold comes from, if it was calibrated, beside the model's file."""
+    """Write the detector's calibration, if it has one."""
     found = detector.calibration
     if found is not None:
         facts = {name: getattr(found, name) for name in _NUMBERS}
