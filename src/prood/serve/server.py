@@ -60,8 +60,8 @@ def bind(host: str, port: int) -> socket.socket:
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # then :: takes IPv4, too
         return socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise NoAccess(f"cannot listen on {host} ({reason}): give another --host or --port") from None
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]  # which names the address again
+        raise NoAccess(f"cannot listen on {host} port {port} ({reason}): give another --host or --port") from None
 
 
 def is_loopback(host: str) -> bool:
