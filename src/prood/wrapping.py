@@ -114,7 +114,5 @@ def _loaded_again(detector: Detector, folder: Run) -> Detector:
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
         (folder.folder / MODEL_FILE).unlink()
         folder.recipe.unlink()
-        raise Mismatch(
-            "the classifier gives other logits when its folder is loaded again: export it to ONNX, and wrap that"
-        )
+        raise Mismatch("the classifier gives other logits once its folder is loaded: export it to ONNX, and wrap that")
     return again

@@ -19,7 +19,7 @@ from prood import data
 from prood.data import ImageSet
 from prood.data.formats.pictures import fit, has_frames, plain
 from prood.detector.inputs import Shape
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 from prood.serve.answer import Refused, bad
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/gif": "GIF"}
@@ -104,7 +104,7 @@ def _check_size(size: tuple[int, int] | None, limit: int, where: str) -> None:
 
 def _unreadable(error: Exception, where: str) -> Refused:
     """One short line; never an address in memory or a path."""
-    line = (str(error).splitlines() or [""])[0]
+    line = first_line(error)
     reason = line[:80] if line and "object at" not in line and "/" not in line else type(error).__name__
     return bad(f"{where} cannot be read ({reason}): send a whole {KNOWN}")
 
