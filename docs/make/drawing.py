@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prood.report.markup import Html, element, joined
-from prood.report.svg import Chart
+from prood.report.markup import Chart, Html, element, joined
 
 # The ground belongs to the drawing: text stays readable where the page's colours and the system's differ.
 STYLE = """

@@ -11,7 +11,7 @@ import torch
 from drawing import plot
 
 from prood.models import fuse
-from prood.report.svg import Axis, Chart, nice_ticks
+from prood.report.markup import Axis, Chart, nice_ticks
 
 MEASURED = Path(__file__).parent.parent / "assets" / "measured.json"
 SIZE = (700, 300)

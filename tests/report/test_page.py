@@ -11,10 +11,9 @@ import pytest
 from prood.evaluation.metrics import threshold
 from prood.evaluation.results import Results
 from prood.evaluation.scores import Scores
-from prood.report.charts import has_certificate, histogram
-from prood.report.gallery import confidence, picked, shown_each
+from prood.report.charts import confidence, has_certificate, histogram, picked, shown_each
+from prood.report.markup import Chart
 from prood.report.page import page
-from prood.report.svg import Chart
 from prood.report.table import tables
 
 SECTIONS = ["summary", "auc", "fpr", "radius", "scores", "roc", "gallery", "attack"]

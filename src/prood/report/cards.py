@@ -10,7 +10,7 @@ from prood import processes
 from prood.atomic import write_text
 from prood.evaluation.words import METRICS, MISSING, percent, radius_text
 from prood.models import Metadata, build, read_metadata
-from prood.report.markdown import escaped, markdown_table
+from prood.report.formats import escaped, markdown_table
 from prood.report.results import RADIUS
 from prood.studies.lab import Lab
 from prood.studies.published import Published, method_of

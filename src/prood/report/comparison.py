@@ -11,7 +11,7 @@ from rich.text import Text
 from prood.atomic import write_text
 from prood.evaluation.words import MISSING, percent, radius_text
 from prood.report.formats import markdown as results_markdown
-from prood.report.markdown import markdown_table
+from prood.report.formats import markdown_table
 from prood.report.table import results_table
 from prood.studies.comparison import Comparison
 from prood.studies.profiles import FAR, Profile

@@ -10,6 +10,7 @@ from rich.text import Text
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radius_text
 
+WHAT: dict[Kind, str] = {"auc": "AUC", "fpr": "FPR at 95% TPR"}
 STACKED: dict[Kind, tuple[str, ...]] = {"auc": ("AUC", "AAUC", "GAUC"), "fpr": ("FPR", "AFPR", "GFPR")}
 """As lines of a terminal's cell: from the friendliest to what is proved, the worst case lies between the last two."""
 TOLERATED = 0.03  # of accuracy: what lies further below the best accuracy buys its detection with it, and is greyed
@@ -101,10 +102,10 @@ def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
 
 
 def _greyed(rows: list[Row]) -> list[Row]:
-    accuracies = [row.cells[0].value for row in rows if row.cells[0].value is not None]
-    if not accuracies:  # bare discriminators only: they are compared with each other
+    best = max((row.cells[0].value for row in rows if row.cells[0].value is not None), default=None)
+    if best is None:  # bare discriminators only: they are compared with each other
         return rows
-    least = max(accuracies) - TOLERATED - 1e-9
+    least = best - TOLERATED - 1e-9
     return [replace(row, grey=row.cells[0].value is None or row.cells[0].value < least) for row in rows]
 
 
@@ -113,16 +114,15 @@ def _marked(rows: list[Row], kind: Kind) -> list[Row]:
 
     A best value says something only where at least two models are compared, and where it is not the worst possible one.
     """
-    columns = []
-    for place, cells in enumerate(zip(*(row.cells for row in rows), strict=True)):
-        compared = [not row.grey and cell.value is not None for row, cell in zip(rows, cells, strict=True)]
+    cells = [list(row.cells) for row in rows]
+    for place in range(len(cells[0])):
         smaller = kind == "fpr" and place > 0
-        texts = [cell.text for cell, counts in zip(cells, compared, strict=True) if counts]
+        texts = [row.cells[place].text for row in rows if not row.grey and row.cells[place].value is not None]
         top = (min if smaller else max)(texts, key=float, default="")
         worth = len(texts) > 1 and top != ("100.0" if smaller else "0.0")
-        best = [worth and counts and cell.text == top for cell, counts in zip(cells, compared, strict=True)]
-        columns.append([replace(cell, best=one) for cell, one in zip(cells, best, strict=True)])
-    return [replace(row, cells=cells) for row, cells in zip(rows, zip(*columns, strict=True), strict=True)]
+        for row, marked in zip(rows, cells, strict=True):
+            marked[place] = replace(marked[place], best=worth and not row.grey and marked[place].text == top)
+    return [replace(row, cells=tuple(marked)) for row, marked in zip(rows, cells, strict=True)]
 
 
 def results_table(results: Results, kind: Kind = "auc") -> Group:
@@ -130,8 +130,7 @@ def results_table(results: Results, kind: Kind = "auc") -> Group:
     parts: list[RenderableType] = []
     for table in tables(results, kind):
         # Not the table's own title and caption: those would be broken to the width of a narrow table.
-        what = "FPR at 95% TPR" if kind == "fpr" else "AUC"
-        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {what} in percent"
+        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {WHAT[kind]} in percent"
         parts += [*([Text()] if parts else []), Text(title, style="italic"), _rich(table)]
         if table.any_grey:
             parts.append(Text(f"dim: {GREY_NOTE}", style="dim"))
@@ -154,8 +153,7 @@ def _rich(table: Table) -> RichTable:
             for place in range(len(table.sets))
         ]
         names = Text("\n".join(table.metrics[metric] for metric in order))
-        style = "dim" if row.grey else ""
-        drawn.add_row(Text(row.model), _styled(row.cells[0]), names, *lines, style=style)
+        drawn.add_row(Text(row.model), _styled(row.cells[0]), names, *lines, style="dim" if row.grey else "")
     return drawn
 
 

@@ -9,7 +9,7 @@ from prood.evaluation.asymptotics.far import TRAJECTORIES
 from prood.evaluation.words import set_name
 from prood.models import Discriminator, load
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import markdown_table
+from prood.report.formats import markdown_table
 from prood.studies.known import REFERENCES
 from prood.studies.lab import Lab
 

@@ -23,7 +23,7 @@ from prood.evaluation.asymptotics import (
 from prood.models import Discriminator, ProoD, load
 from prood.report.experiments.asymptotic import BARE, GUARDED
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import markdown_table
+from prood.report.formats import markdown_table
 from prood.studies.lab import Lab
 
 COUNT, FEW = 100, 10

@@ -9,7 +9,7 @@ from prood.atomic import write_text
 from prood.errors import Damaged, UnknownName
 from prood.report.experiments import EXPERIMENTS
 from prood.report.experiments.experiment import FORMAT, Experiment
-from prood.report.markdown import code, escaped
+from prood.report.formats import code, escaped
 from prood.studies.known import STUDIES
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json, read_published
 

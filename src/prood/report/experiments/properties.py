@@ -4,7 +4,7 @@ from prood.evaluation.words import MISSING, radius_text, set_name
 from prood.report import comparison
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import escaped, markdown_table
+from prood.report.formats import escaped, markdown_table
 from prood.studies import Published
 from prood.studies.graph import Node
 from prood.studies.lab import Lab

@@ -10,7 +10,7 @@ from prood.evaluation.words import percent, radius_text
 from prood.models import load, score_of
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import escaped
+from prood.report.formats import escaped
 from prood.studies.lab import Lab
 from prood.studies.published import read_json
 

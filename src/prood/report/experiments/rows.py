@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from prood.evaluation.words import METRICS, Kind, radius_text, set_name
-from prood.report.markdown import escaped, markdown_table, model_name, model_row
+from prood.report.formats import escaped, markdown_table, model_name, model_row
 from prood.studies import Group
 from prood.studies.graph import Node
 from prood.studies.lab import Lab

@@ -7,7 +7,7 @@ from typing import Any
 from prood import processes
 from prood.models import Discriminator, ProoD, load
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import markdown_table
+from prood.report.formats import markdown_table
 from prood.report.results import whole_or_chosen
 from prood.studies import Candidate, choose_shift, prior_from_shift, sweep
 from prood.studies.lab import Lab

@@ -13,7 +13,7 @@ from prood.evaluation.words import set_name
 from prood.models import load
 from prood.models.discriminators import SIZES
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import markdown_table
+from prood.report.formats import markdown_table
 from prood.studies.lab import Lab
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from prood.evaluation.words import set_name
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import escaped
+from prood.report.formats import escaped
 from prood.studies.lab import Lab
 
 FACTORS = (1 / 3, 2 / 3, 4 / 3)

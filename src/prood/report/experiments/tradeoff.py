@@ -12,7 +12,7 @@ from prood import processes
 from prood.evaluation.words import set_name
 from prood.models import Curve, Discriminator, load
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import markdown_table
+from prood.report.formats import markdown_table
 from prood.studies.curve import SHIFTS, JointScore, Pairs, best_shift, fit_fusion, pairs, pairs_of
 from prood.studies.lab import Lab
 
