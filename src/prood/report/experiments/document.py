@@ -10,6 +10,7 @@ from prood.errors import Damaged, UnknownName
 from prood.report.experiments import EXPERIMENTS
 from prood.report.experiments.experiment import FORMAT, Experiment
 from prood.report.formats import code, escaped
+from prood.report.results import place
 from prood.studies.known import STUDIES
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json, read_published
 
@@ -26,8 +27,7 @@ NOTHING = "No experiment is stored in this folder."
 
 def experiments_page(results: Path | str) -> str:
     """The page in Markdown. Figures are meant to lie beside it, as `draw_figures` puts them."""
-    parts = [HEAD]
-    found = _stored(Path(results))
+    parts, found = [HEAD], _stored(Path(results))
     for lab in dict.fromkeys(lab for lab, _, _ in found):
         parts.append(f"## {STUDIES[lab]().heading if lab in STUDIES else escaped(lab)}")
         published = _published(Path(results) / lab)
@@ -60,24 +60,16 @@ def write_page(results: Path | str, docs: Path | str) -> Path:
 def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
     """(lab, experiment, document) of every file, in the order of STUDIES, then of EXPERIMENTS."""
     known = {experiment.key: experiment for experiment in EXPERIMENTS}
-    folders = [file.parent.parent.name for file in results.glob(f"*/{EXPERIMENTS_FOLDER}/*.json")]
-    order = list(STUDIES)
-    labs = sorted(set(folders), key=lambda lab: (order.index(lab) if lab in order else len(order), lab))
     found = []
-    for lab in labs:
-        files = {file.stem: file for file in (results / lab / EXPERIMENTS_FOLDER).glob("*.json")}
-        for stem, file in files.items():
-            if stem not in known:
-                raise UnknownName(f"{file} is of no experiment that this Prood knows: remove it, or update Prood")
-        found += [(lab, one, _document(files[key])) for key, one in known.items() if key in files]
-    return found
-
-
-def _document(file: Path) -> dict[str, Any]:
-    document = read_json(file)
-    if document.get("format") != FORMAT or not isinstance(document.get("content"), dict):
-        raise Damaged(f"{file} is damaged or of another format: make the experiment again")
-    return document
+    for file in sorted(results.glob(f"*/{EXPERIMENTS_FOLDER}/*.json")):
+        if file.stem not in known:
+            raise UnknownName(f"{file} is of no experiment that this Prood knows: remove it, or update Prood")
+        document = read_json(file)
+        if document.get("format") != FORMAT or not isinstance(document.get("content"), dict):
+            raise Damaged(f"{file} is damaged or of another format: make the experiment again")
+        found.append((file.parent.parent.name, known[file.stem], document))
+    studies, keys = list(STUDIES), list(known)
+    return sorted(found, key=lambda one: (place(studies, one[0]), one[0], keys.index(one[1].key)))
 
 
 def _published(folder: Path) -> dict[str, set[str]]:
@@ -108,15 +100,14 @@ def _shown(lab: str, experiment: Experiment) -> Iterator[None]:
 
 def _notes(experiment: Experiment, document: dict[str, Any], published: dict[str, set[str]]) -> list[str]:
     """What a reader must know, and how the experiment came about; the seconds of a view would be those of reading."""
-    others = [name for name, weights in document["models"].items() if weights not in published.get(name, {weights})]
-    listed = list(document["notes"])
-    if others:
+    listed, models = list(document["notes"]), document["models"].items()
+    if others := [name for name, weights in models if weights not in published.get(name, {weights})]:
         listed.append(f"Of models that were trained anew since then, and have other results now: {', '.join(others)}")
     notes = ["\n".join(f"- {escaped(note)}" for note in listed)] if listed else []
-    models = ", ".join(f"{name} `{weights}`" for name, weights in document["models"].items())
     where = f" on {escaped(document['hardware'])}, {document['seconds']:g} s"
     made = f"{code(document['command'])}{', from published results' if experiment.view else where}"
-    return [*notes, f"<small>Made by {made}. Models: {models or 'none'}.</small>"]
+    words = ", ".join(f"{name} `{weights}`" for name, weights in models) or "none"
+    return [*notes, f"<small>Made by {made}. Models: {words}.</small>"]
 
 
 def _figure(lab: str, experiment: Experiment) -> str:
