@@ -131,10 +131,4 @@ def scores(found: dict[str, Any]) -> str:
 
 def drawn() -> dict[str, str]:
     found = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return {
-        "fusion": fusion(),
-        "shift": shift(),
-        "ball": ball(found),
-        "lines": lines(found),
-        "scores": scores(found),
-    }
+    return {"fusion": fusion(), "shift": shift(), "ball": ball(found), "lines": lines(found), "scores": scores(found)}

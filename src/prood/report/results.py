@@ -1,7 +1,7 @@
 """The page of results: our table beside the paper's, built from published files and never typed."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,12 @@ def results_page(folder: Path | str) -> str:
     parts = [HEAD, READING.format(meaning=MEANING, source=paper()["source"]) if published else NOTHING, before]
     parts += [part for groups in sections.values() for part in _section(groups)]
     parts += [after]
-    for file in sorted(folder.rglob(SHIFT_FILE)):
-        parts += _of(_shift, file)
-    if (folder / SPEED_FILE).is_file():
-        parts += _of(_speed, folder / SPEED_FILE)
+    shifts = [(_shift, file) for file in sorted(folder.rglob(SHIFT_FILE))]
+    for section, file in [*shifts, *((_speed, file) for file in folder.glob(SPEED_FILE))]:
+        try:
+            parts += section(read_json(file))
+        except (TypeError, AttributeError, ValueError):
+            raise Damaged(f"{file} is damaged or of another format: remove it and publish again") from None
     return "\n\n".join(filter(None, parts + (_files(published) if published else []))) + "\n"
 
 
@@ -67,13 +69,6 @@ def _notes(file: Path) -> tuple[str, str]:
         raise Damaged(f"{file} is no text in UTF-8: save it as such") from None
     first, heading, rest = f"\n{text}".partition("\n#")
     return first.strip(), (heading + rest).strip()
-
-
-def _of(section: Callable[[dict[str, Any]], list[str]], file: Path) -> list[str]:
-    try:
-        return section(read_json(file))
-    except (TypeError, AttributeError, ValueError):
-        raise Damaged(f"{file} is damaged or of another format: remove it and publish again") from None
 
 
 def _section(groups: list[Group]) -> list[str]:

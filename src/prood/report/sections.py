@@ -1,7 +1,6 @@
 """The sections of the page, each a function of the evaluations: tables, figures, and what the attack did."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,43 +23,31 @@ STOPPED = (
     " The attack leaves an image alone as soon as it cannot change a metric any more, and does not begin where the "
     "certificate already excludes that: such images look as if the attack had found little."
 )
-COUNTS = {"forward": "Forward passes", "backward": "Backward passes"}
 SHARES = {"settled": "Settled by certificate", "raised": "Score raised", "by": "Found by"}  # fractions of 1
+NAMES = {"forward": "Forward passes", "backward": "Backward passes"} | SHARES
 
 
-@dataclass(frozen=True)
 class View:
     """The evaluations that count, and what they are called and coloured throughout the page."""
 
-    evaluations: list[Evaluation]
-
-    @property
-    def radii(self) -> list[float]:
-        return sorted({item.eps for item in self.evaluations})
-
-    @property
-    def colours(self) -> dict[str, str]:
-        models = dict.fromkeys(item.model for item in self.evaluations)
-        return {model: f"m{place % COLOURS}" for place, model in enumerate(models)}
-
-    @property
-    def stopped(self) -> str:
-        """What has to be said of attacked scores that need not be the highest there are."""
-        return STOPPED if any(item.stop == "auc" for item in self.evaluations) else ""
-
-    @property
-    def kinds(self) -> set[str]:
-        """The marks that occur: a legend leaves out the others."""
-        attacked = {"attacked"} if any(item.aauc is not None for item in self.evaluations) else set()
-        proved = {"certified", "guaranteed"} if any(map(has_certificate, self.evaluations)) else set()
-        return {"inside", "clean"} | attacked | proved
+    def __init__(self, evaluations: list[Evaluation]) -> None:
+        self.evaluations = evaluations
+        self.radii = sorted({item.eps for item in evaluations})
+        models = dict.fromkeys(item.model for item in evaluations)
+        self.colours = {model: f"m{place % COLOURS}" for place, model in enumerate(models)}
+        self.labels = labels(item.outside for item in evaluations)
+        # What has to be said of attacked scores that need not be the highest there are.
+        self.stopped = STOPPED if any(item.stop == "auc" for item in evaluations) else ""
+        # The marks that occur: a legend leaves out the others.
+        self.kinds = {"inside", "clean"}
+        self.kinds |= {"attacked"} if any(item.aauc is not None for item in evaluations) else set()
+        self.kinds |= {"certified", "guaranteed"} if any(map(has_certificate, evaluations)) else set()
 
     def cases(self) -> Iterator[tuple[str, list[Evaluation]]]:
         """The evaluations by in- and out-distribution, with a name for each such pair."""
-        short = labels(item.outside for item in self.evaluations)
         several = len({item.inside for item in self.evaluations}) > 1
         for inside, outside in dict.fromkeys((item.inside, item.outside) for item in self.evaluations):
-            name = f"{short[outside]} (in: {inside})" if several else short[outside]
+            name = self.labels[outside] + (f" (in: {inside})" if several else "")
             yield name, [item for item in self.evaluations if (item.inside, item.outside) == (inside, outside)]
 
     def by_radius(self, evaluations: list[Evaluation]) -> Iterator[tuple[float, list[Evaluation]]]:
@@ -144,7 +131,7 @@ def gallery_section(view: View) -> Html | None:
 def attack_section(view: View) -> Html | None:
     tables = []
     for eps, items in view.by_radius(view.evaluations):
-        if table := _attack(items, labels(item.outside for item in view.evaluations)):
+        if table := _attack(items, view.labels):
             summary = element("summary", element("h3", f"ε = {radius_text(eps)}"))
             tables.append(element("details", summary, table, open=True, data_eps=f"{eps!r}"))
     words = (
@@ -209,7 +196,7 @@ def _cell(cell: Cell, first: str | None) -> Html:
 
 def _attack(evaluations: Sequence[Evaluation], short: Mapping[str, str]) -> Html | None:
     """A row for every evaluation that was attacked, a column for whatever its attack says."""
-    rows = [(item, _statistics(item)) for item in evaluations if item.attack or item.attacks]
+    rows = [(item, _statistics(item.attack)) for item in evaluations if item.attack or item.attacks]
     columns = list(dict.fromkeys(key for _, values in rows for key in values))
     if not columns:
         return None
@@ -223,10 +210,9 @@ def _attack(evaluations: Sequence[Evaluation], short: Mapping[str, str]) -> Html
     return _scrolling(table, f"Attack statistics at ε = {radius_text(rows[0][0].eps)}")
 
 
-def _statistics(evaluation: Evaluation) -> dict[str, str]:
-    names = COUNTS | SHARES
-    found = [(key, _text(key, value)) for key, value in evaluation.attack.items()]
-    return {names.get(key, key.replace("_", " ").capitalize()): text for key, text in found if text is not None}
+def _statistics(attack: dict[str, Any]) -> dict[str, str]:
+    names = {key: NAMES.get(key, key.replace("_", " ").capitalize()) for key in attack}
+    return {names[key]: text for key, value in attack.items() if (text := _text(key, value)) is not None}
 
 
 def _text(key: str, value: Any) -> str | None:

@@ -82,16 +82,21 @@ def _table(kind: Kind, group: list[Evaluation], short: dict[str, str]) -> Table:
     found = {(item.model, item.outside): item for item in group}
     outsides = list(dict.fromkeys(item.outside for item in group))
     metrics = [name for name in METRICS[kind] if any(getattr(item, name) is not None for item in group)]
-    rows = []
+    rows: dict[str, list[Cell]] = {}
     for model in dict.fromkeys(item.model for item in group):
         of_model = [item for item in group if item.model == model]
         with_accuracy = [item for item in of_model if item.accuracy is not None]
-        cells = [_cell((with_accuracy or of_model)[-1], "accuracy")]
-        cells += [_cell(found.get((model, outside)), metric) for outside in outsides for metric in metrics]
-        rows.append(Row(model, tuple(cells)))
-    headings = tuple(METRICS[kind][name] for name in metrics)
+        rows[model] = [_cell((with_accuracy or of_model)[-1], "accuracy")]
+        rows[model] += [_cell(found.get((model, outside)), metric) for outside in outsides for metric in metrics]
+    accuracies = {model: cells[0].value for model, cells in rows.items() if cells[0].value is not None}
+    # Bare discriminators only are compared with each other.
+    least = max(accuracies.values(), default=0) - TOLERATED - 1e-9
+    compared = [model for model in rows if not accuracies or accuracies.get(model, -1) >= least]
+    _mark_best([rows[model] for model in compared], kind)
     sets = tuple(short[outside] for outside in outsides)
-    return Table(kind, group[0].inside, group[0].eps, sets, headings, tuple(_marked(_greyed(rows), kind)))
+    headings = tuple(METRICS[kind][name] for name in metrics)
+    made = tuple(Row(model, tuple(cells), model not in compared) for model, cells in rows.items())
+    return Table(kind, group[0].inside, group[0].eps, sets, headings, made)
 
 
 def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
@@ -101,28 +106,18 @@ def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
     return Cell(getattr(evaluation, metric), (ends[0], ends[1]) if ends else None)
 
 
-def _greyed(rows: list[Row]) -> list[Row]:
-    best = max((row.cells[0].value for row in rows if row.cells[0].value is not None), default=None)
-    if best is None:  # bare discriminators only: they are compared with each other
-        return rows
-    least = best - TOLERATED - 1e-9
-    return [replace(row, grey=row.cells[0].value is None or row.cells[0].value < least) for row in rows]
-
-
-def _marked(rows: list[Row], kind: Kind) -> list[Row]:
-    """The best of each column among the models that are not grey, with all that print the same.
+def _mark_best(rows: list[list[Cell]], kind: Kind) -> None:
+    """The best of each column, with all that print the same.
 
     A best value says something only where at least two models are compared, and where it is not the worst possible one.
     """
-    cells = [list(row.cells) for row in rows]
-    for place in range(len(cells[0])):
+    for place, column in enumerate(zip(*rows, strict=True)):
         smaller = kind == "fpr" and place > 0
-        texts = [row.cells[place].text for row in rows if not row.grey and row.cells[place].value is not None]
+        texts = [cell.text for cell in column if cell.value is not None]
         top = (min if smaller else max)(texts, key=float, default="")
-        worth = len(texts) > 1 and top != ("100.0" if smaller else "0.0")
-        for row, marked in zip(rows, cells, strict=True):
-            marked[place] = replace(marked[place], best=worth and not row.grey and marked[place].text == top)
-    return [replace(row, cells=tuple(marked)) for row, marked in zip(rows, cells, strict=True)]
+        if len(texts) > 1 and top != ("100.0" if smaller else "0.0"):
+            for row in rows:
+                row[place] = replace(row[place], best=row[place].text == top)
 
 
 def results_table(results: Results, kind: Kind = "auc") -> Group:

@@ -30,9 +30,11 @@ def experiments_page(results: Path | str) -> str:
     parts, found = [HEAD], _stored(Path(results))
     for lab in dict.fromkeys(lab for lab, _, _ in found):
         parts.append(f"## {STUDIES[lab]().heading if lab in STUDIES else escaped(lab)}")
-        published = _published(Path(results) / lab)
+        weights: dict[str, set[str]] = {}
+        for one in read_published(Path(results) / lab):
+            weights.setdefault(Path(one.file).stem, set()).add(one.weights)
         for _, experiment, document in (one for one in found if one[0] == lab):
-            parts += _section(lab, experiment, document, published)
+            parts += _section(lab, experiment, document, weights)
     return "\n\n".join(parts if found else [*parts, NOTHING]) + "\n"
 
 
@@ -70,14 +72,6 @@ def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
         found.append((file.parent.parent.name, known[file.stem], document))
     studies, keys = list(STUDIES), list(known)
     return sorted(found, key=lambda one: (place(studies, one[0]), one[0], keys.index(one[1].key)))
-
-
-def _published(folder: Path) -> dict[str, set[str]]:
-    """The weights of the models that the results show, by the names that experiments know them by."""
-    found: dict[str, set[str]] = {}
-    for one in read_published(folder):
-        found.setdefault(Path(one.file).stem, set()).add(one.weights)
-    return found
 
 
 def _section(lab: str, experiment: Experiment, document: dict[str, Any], published: dict[str, set[str]]) -> list[str]:

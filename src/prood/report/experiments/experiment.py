@@ -14,7 +14,6 @@ from prood.evaluation.evaluator import machine
 from prood.studies.lab import Lab
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json
 
-Kind = Literal["table", "figure"]
 Content = dict[str, Any]
 FORMAT = 2
 
@@ -28,7 +27,7 @@ class Experiment:
     A table is a view on what is published of models: it is made anew each time, as that costs nothing.
     """
 
-    kind: Kind
+    kind: Literal["table", "figure"]
     name: str
     title: str
     paper: str
@@ -77,7 +76,10 @@ def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
         "content": content,
     }
     if processes.is_main() and (again or not stored or _says_more(document, stored, experiment)):
-        write_text(file, _text(document, what))
+        try:
+            write_text(file, json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+        except ValueError:
+            raise Diverged(f"{what} measured something that is no number: nothing was written") from None
     lab.console.print(f"{what}: {seconds:.0f} s, see {file}", soft_wrap=True, highlight=False)
     return file
 
@@ -120,10 +122,3 @@ def _says_more(document: dict[str, Any], stored: dict[str, Any], experiment: Exp
     made = json.loads(json.dumps(document))
     known = stored.get("models", {})
     return any(made[key] != stored.get(key) for key in made.keys() - loose) or known | made["models"] != known
-
-
-def _text(document: dict[str, Any], what: str) -> str:
-    try:
-        return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    except ValueError:
-        raise Diverged(f"{what} measured something that is no number: nothing was written") from None

@@ -3,7 +3,7 @@
 They differ in their rows, sets, radii and seeds.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,6 @@ OTHERS = ("Plain", "OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc"
 FACTORS = (1 / 3, 2 / 3, 4 / 3)
 """Of the radius that is trained for, where the recipe names no other."""
 ADDITIONAL = ("places365", "textures", "uniform")
-PAPERS = "openimages"
 SEVERAL = ("oe", "discriminator", "prood")
 """What is trained for error bars where that takes minutes."""
 
@@ -68,8 +67,8 @@ def table(
         "metrics": list(METRICS[kind]),
         "sets": names,
         "rows": [_row(run, group, names, eps, kind) for run, group in groups.items()],
-        "certified": _counts(groups.values(), names, eps, attacked=False),
-        "attacked": _counts(groups.values(), names, eps, attacked=True),
+        "certified": _counts(groups.values(), names, eps, "gauc"),
+        "attacked": _counts(groups.values(), names, eps, "aauc"),
     }
 
 
@@ -88,11 +87,10 @@ def _numbers(statistic: Statistic | None) -> list[float | None] | None:
     return pair if statistic.deviation is None else [*pair, statistic.count]
 
 
-def _counts(groups: Collection[Group], sets: Sequence[str], eps: float, *, attacked: bool) -> list[str]:
+def _counts(groups: Collection[Group], sets: Sequence[str], eps: float, metric: str) -> list[str]:
     """How many images of a set were certified, and by which method; or attacked, and by which preset."""
-    metric = "aauc" if attacked else "gauc"
     found = [one for group in groups for name in sets for one in group.used(metric, name, eps)]
-    words = ((one.images, one.attacks if attacked else method_of(one)) for one in found)
+    words = ((one.images, method_of(one) if metric == "gauc" else one.attacks) for one in found)
     return [f"{images:,} images ({word})" for images, word in sorted(set(words), reverse=True)]
 
 
@@ -110,34 +108,27 @@ class Stored:
         return None if self.row["accuracy"] is None else Statistic(*self.row["accuracy"])
 
 
-def section(
-    content: Content,
-    *,
-    others: Collection[str] = OTHERS,
-    runs: int = 1,
-    like: str | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> str:
+def section(content: Content, *, others: Collection[str] = OTHERS, runs: int = 1, like: str | None = None) -> str:
     """Our rows, each with the paper's of the same model below it, then those of `others` that only the paper has.
 
     The paper's rows are those of models that it trained `runs` times, against what our training out-distribution stands
-    for, or against `like`. `columns` translates names of sets, from ours to the paper's.
+    for. With `like` that one stands for ours, also as a column.
     """
-    metrics, eps, sets = content["metrics"], content["eps"], content["sets"]
-    named = [(columns or {}).get(name, name) for name in sets]
-    found = paper_rows(content["inside"], like or content["outside"], eps, metrics)
+    metrics, eps, sets, outside = (content[key] for key in ("metrics", "eps", "sets", "outside"))
+    named = [like if like and name == outside else name for name in sets]
+    found = paper_rows(content["inside"], like or outside, eps, metrics)
     # The first of a title counts.
     papers = {row.title: row for row in reversed(found) if row.table["runs"] == runs and {*named} & row.values.keys()}
+    titles = [ours["title"].partition(",")[0] for ours in content["rows"]]  # without ', linear bound', as the paper's
     lines = [["model", "Acc", *map(escaped, sets)]]
-    for ours in content["rows"]:
+    for ours, title in zip(content["rows"], titles, strict=True):
         count = len(ours["seeds"])
         name = model_name(ours["title"], ours["shifts"], count)
         lines.append(model_row(name, Stored(ours), sets, metrics, eps, count))
-        if row := papers.get(_plain(ours["title"])):
+        if row := papers.get(title):
             lines.append(model_row(f"↳ *{row.name}*", row, named, metrics, eps))
-    left = {*others} - {_plain(ours["title"]) for ours in content["rows"]}
     for title, row in reversed(papers.items()):
-        if title in left:
+        if title in {*others} - {*titles}:
             lines.append(model_row(f"{title}, *{row.name}*", row, named, metrics, eps))
     return f"{_caption(content)}\n\n{markdown_table(lines)}"
 
@@ -150,11 +141,6 @@ def _caption(content: Content) -> str:
     words += [f"Certified: {' and '.join(content['certified'])} of a set."] if content["certified"] else []
     attacked = f"Attacked: {' and '.join(content['attacked'])} of a set." if content["attacked"] else "Not attacked."
     return " ".join([*words, attacked])
-
-
-def _plain(title: str) -> str:
-    """'ProoD' of 'ProoD, linear bound': the paper's name of the method."""
-    return title.partition(",")[0]
 
 
 def radii(lab: Lab) -> list[float]:
@@ -176,12 +162,9 @@ def _sets(lab: Lab) -> Content:
 
 
 def _sets_section(content: Content) -> str:
-    against = content["outside"]
-    if against not in content["sets"]:
-        return section(content, like=PAPERS)
+    against, text = content["outside"], section(content, like="openimages")  # others have no such table in the paper
     told = f"{escaped(against)} is the test set of what our models were trained against; the paper's is OpenImages."
-    # Its models against 80M Tiny Images have no such table.
-    return f"{section(content, like=PAPERS, columns={against: PAPERS})}\n\n{told}"
+    return f"{text}\n\n{told}" if against in content["sets"] else text
 
 
 def _separate(lab: Lab) -> Content:
