@@ -15,10 +15,11 @@ from prood.report.results import RADIUS
 from prood.studies.lab import Lab
 from prood.studies.published import Published, method_of
 
-TERMS = (
+_TERMS = (
     "published for research without a licence; cite Krizhevsky (2009). Subsets of 80 Million Tiny Images, which its "
     "authors withdrew in 2020."
 )
+TERMS = {"cifar10": f"CIFAR-10: {_TERMS}", "cifar100": f"CIFAR-100: {_TERMS}"}
 NOTHING = 0.0005  # a guaranteed AUC that a table shows as 0.0
 LIMITS = """\
 - A certificate says: for every image u in [0, 1]^d that differs from x by at most ε in every pixel (ℓ∞), the score that
@@ -51,6 +52,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "weights": f"`{published.weights}`",
     }
     seconds = "no training of its own" if published.seconds is None else f"{published.seconds:.0f} seconds"
+    used = dict.fromkeys([published.inside, published.outside])
     seed = MISSING if published.seed is None else str(published.seed)
     parts = [
         f"# {escaped(published.title)} for {inside}",
@@ -65,7 +67,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "## Limits",
         LIMITS.format(more=_more(published)),
         "## Data and terms",
-        "\n".join(f"- {_terms(name)}" for name in dict.fromkeys([published.inside, published.outside])),
+        "\n".join(f"- {TERMS.get(name, f'{escaped(name)}: see `prood data list`.')}" for name in used),
         "## How it was trained",
         f"`{published.command}`\n\nSeed {seed}, {escaped(published.hardware)}, {seconds}, Prood {published.version}.",
     ]
@@ -112,11 +114,6 @@ def _more(published: Published) -> str:
             told = "next to nothing is proved" if max(found) < NOTHING else told
             text += f"- At ε = {radius_text(eps)} {told}.\n"
     return text
-
-
-def _terms(name: str) -> str:
-    known = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-    return f"{known[name]}: {TERMS}" if name in known else f"{escaped(name)}: see `prood data list`."
 
 
 def write_cards(lab: Lab, names: Collection[str]) -> None:

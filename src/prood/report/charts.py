@@ -29,23 +29,20 @@ def figure(caption: str, chart: Chart, *notes: str) -> Html:
     return element("figure", words, chart.svg(), class_="chart")
 
 
-def has_certificate(evaluation: Evaluation) -> bool:
-    """Whether any image has a finite bound. Without scores at hand, a GAUC of 0 reads as none."""
+def certified(evaluation: Evaluation) -> float:
+    """The share of images that have a finite bound. Without scores at hand, a GAUC of 0 reads as none."""
     if evaluation.scores is None:
-        return evaluation.gauc > 0
-    return bool((evaluation.scores.certified < np.inf).any())
+        return float(evaluation.gauc > 0)
+    return float((evaluation.scores.certified < np.inf).mean())
 
 
 def summary(evaluation: Evaluation) -> tuple[str, str]:
     """Two lines, such as 'AUC 99.1 · AAUC 93.0' and 'GAUC 88.2': what was measured, and what is proved."""
     attacked = "" if evaluation.aauc is None else f" · AAUC {percent(evaluation.aauc)}"
-    measured = f"AUC {percent(evaluation.auc)}{attacked}"
-    if not has_certificate(evaluation):
-        return measured, "no certificate"
-    proved = f"GAUC {percent(evaluation.gauc)}"
-    if evaluation.scores is not None and (share := float((evaluation.scores.certified < np.inf).mean())) < 1:
-        proved += f" · {percent(share)}% certified"
-    return measured, proved
+    share = certified(evaluation)
+    partly = f" · {percent(share)}% certified" if evaluation.scores is not None and share < 1 else ""
+    proved = f"GAUC {percent(evaluation.gauc)}{partly}" if share else "no certificate"
+    return f"AUC {percent(evaluation.auc)}{attacked}", proved
 
 
 def histogram(evaluation: Evaluation, outside: str) -> Html | None:
@@ -93,7 +90,7 @@ def roc_curves(evaluations: Sequence[Evaluation], outside: str, colours: Mapping
     y = Axis(0, 1.015, UNIT, "in-distribution accepted, %")
     chart = Chart(label, x, y, size=(280, 250))
     for item, scores in shown:
-        proved = scores.certified if has_certificate(item) else None
+        proved = scores.certified if certified(item) else None
         kinds = {"clean": scores.clean, "attacked": scores.attacked, "guaranteed": proved}
         for (kind, values), area in zip(kinds.items(), (item.auc, item.aauc, item.gauc), strict=True):
             if values is not None:
@@ -121,7 +118,7 @@ def over_radius(evaluations: Sequence[Evaluation], outside: str, colours: Mappin
         clean = [item.auc for item in evaluations if item.model == model][-1]
         eps, proved = [0.0, *(item.eps for item in items)], [clean, *(item.gauc for item in items)]
         found = {0.0: clean} | {item.eps: item.aauc for item in items if item.aauc is not None}
-        if any(map(has_certificate, items)):
+        if any(map(certified, items)):
             worst = np.interp(eps, list(found), list(found.values())).tolist()
             chart.band(eps, proved, worst, colours[model], f"{model}: the worst case lies in here")
             _series(chart, eps, proved, f"guaranteed {colours[model]}", f"{model}, GAUC")

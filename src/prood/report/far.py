@@ -1,7 +1,6 @@
 """What was found far away, as lines for the terminal, as a figure and as a file."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,7 @@ from prood.atomic import write_text
 from prood.evaluation.asymptotics.study import Asymptotics
 from prood.report import plots
 
-SHOWN = (0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0)
-"""Of the distances of a curve, those that are printed."""
+SHOWN = (0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0)  # of the distances of a curve, those that are printed
 
 
 def lines(found: Asymptotics) -> list[str]:
@@ -46,9 +44,7 @@ def draw_model(content: dict[str, Any], file: Path) -> None:
     draw(content, curves, file, "how sure of itself")
 
 
-def draw(
-    content: dict[str, Any], curves: Mapping[str, list[float]], file: Path, label: str, low: float = -0.03
-) -> None:
+def draw(content: dict[str, Any], curves: dict[str, list[float]], file: Path, label: str, low: float = -0.03) -> None:
     """Curves over the distances of a content; with a line at 1/K, if it names K classes."""
     with plots.figure(file) as figure:
         axes = figure.subplots()

@@ -89,10 +89,8 @@ def markdown(results: Results) -> str:
 
 
 def latex(results: Results) -> str:
-    head = (
-        "% Needs \\usepackage{booktabs}, \\usepackage{xcolor} and \\usepackage{graphicx}.\n"
-        f"% Bold: the best. Grey: {GREY_NOTE}."
-    )
+    head = "% Needs \\usepackage{booktabs}, \\usepackage{xcolor} and \\usepackage{graphicx}.\n"
+    head += f"% Bold: the best. Grey: {GREY_NOTE}."
     return "\n\n".join([head, *map(_latex_table, tables(results) + tables(results, "fpr"))]) + "\n"
 
 

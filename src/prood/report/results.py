@@ -50,8 +50,7 @@ def results_page(folder: Path | str) -> str:
         sections.setdefault((group.inside, group.outside), []).append(group)
     before, after = _notes(folder / NOTES_FILE)
     parts = [HEAD, READING.format(meaning=MEANING, source=paper()["source"]) if published else NOTHING, before]
-    parts += [part for groups in sections.values() for part in _section(groups)]
-    parts += [after]
+    parts += [*(part for groups in sections.values() for part in _section(groups)), after]
     shifts = [(_shift, file) for file in sorted(folder.rglob(SHIFT_FILE))]
     for section, file in [*shifts, *((_speed, file) for file in folder.glob(SPEED_FILE))]:
         try:

@@ -6,11 +6,10 @@ from typing import Any
 
 from prood.evaluation.results import Evaluation
 from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text
-from prood.report.charts import KINDS, gallery, has_certificate, histogram, over_radius, roc_curves, shown_each
+from prood.report.charts import KINDS, certified, gallery, histogram, over_radius, roc_curves, shown_each
 from prood.report.markup import Html, element
 from prood.report.table import GREY_NOTE, Cell, Table, tables
 
-COLOURS = 8
 TABLES: dict[Kind, tuple[str, str]] = {
     "auc": ("AUC", "Clean, guaranteed and attacked AUC for each out-distribution, in percent. Larger is better."),
     "fpr": (
@@ -34,14 +33,15 @@ class View:
         self.evaluations = evaluations
         self.radii = sorted({item.eps for item in evaluations})
         models = dict.fromkeys(item.model for item in evaluations)
-        self.colours = {model: f"m{place % COLOURS}" for place, model in enumerate(models)}
+        # The style sheet has eight colours.
+        self.colours = {model: f"m{place % 8}" for place, model in enumerate(models)}
         self.labels = labels(item.outside for item in evaluations)
         # What has to be said of attacked scores that need not be the highest there are.
         self.stopped = STOPPED if any(item.stop == "auc" for item in evaluations) else ""
         # The marks that occur: a legend leaves out the others.
         self.kinds = {"inside", "clean"}
         self.kinds |= {"attacked"} if any(item.aauc is not None for item in evaluations) else set()
-        self.kinds |= {"certified", "guaranteed"} if any(map(has_certificate, evaluations)) else set()
+        self.kinds |= {"certified", "guaranteed"} if any(map(certified, evaluations)) else set()
 
     def cases(self) -> Iterator[tuple[str, list[Evaluation]]]:
         """The evaluations by in- and out-distribution, with a name for each such pair."""
@@ -134,10 +134,8 @@ def attack_section(view: View) -> Html | None:
         if table := _attack(items, view.labels):
             summary = element("summary", element("h3", f"ε = {radius_text(eps)}"))
             tables.append(element("details", summary, table, open=True, data_eps=f"{eps!r}"))
-    words = (
-        "What the attack did and cost. An image is settled where its certificate shows that there is nothing left to "
-        "find."
-    )
+    words = "What the attack did and cost. "
+    words += "An image is settled where its certificate shows that there is nothing left to find."
     return section("attack", "Attack", words, *tables) if tables else None
 
 

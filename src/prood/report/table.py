@@ -80,13 +80,12 @@ def tables(results: Iterable[Evaluation], kind: Kind = "auc") -> list[Table]:
 
 def _table(kind: Kind, group: list[Evaluation], short: dict[str, str]) -> Table:
     found = {(item.model, item.outside): item for item in group}
+    accurate = {item.model: item for item in group if item.accuracy is not None}
     outsides = list(dict.fromkeys(item.outside for item in group))
     metrics = [name for name in METRICS[kind] if any(getattr(item, name) is not None for item in group)]
     rows: dict[str, list[Cell]] = {}
     for model in dict.fromkeys(item.model for item in group):
-        of_model = [item for item in group if item.model == model]
-        with_accuracy = [item for item in of_model if item.accuracy is not None]
-        rows[model] = [_cell((with_accuracy or of_model)[-1], "accuracy")]
+        rows[model] = [_cell(accurate.get(model), "accuracy")]
         rows[model] += [_cell(found.get((model, outside)), metric) for outside in outsides for metric in metrics]
     accuracies = {model: cells[0].value for model, cells in rows.items() if cells[0].value is not None}
     # Bare discriminators only are compared with each other.

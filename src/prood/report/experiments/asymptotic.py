@@ -22,8 +22,7 @@ from prood.studies.lab import Lab
 
 BARE, GUARDED = "no guard", "guarded"
 SHOWN = (0.1, 1.0, 10.0, 100.0, 1000.0, 100_000.0)
-COUNT, FEW = 100, 10
-"""Directions, as in the paper; and where a CPU has to search for them on CIFAR."""
+COUNT, FEW = 100, 10  # directions, as in the paper; and where a CPU has to search for them on CIFAR
 RANDOM = 1000
 
 

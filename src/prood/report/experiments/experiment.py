@@ -100,13 +100,11 @@ def perform_all(experiments: Iterable[Experiment], lab: Lab, *, again: bool = Fa
 
 def _holds(stored: dict[str, Any], lab: Lab) -> bool:
     """Whether an experiment's file is about the models that are here now, and made with the lab's settings."""
-    if any(stored.get(key) != value for key, value in _settings(lab).items()) or stored.get("format") != FORMAT:
+    if any(stored.get(key) != value for key, value in {**_settings(lab), "format": FORMAT}.items()):
         return False
-    for model, weights in stored.get("models", {}).items():
-        run, _, seed = model.rpartition("-")
-        if lab.weights(run, int(seed)) not in (None, weights):  # None: its numbers outlive the model
-            return False
-    return True
+    models = ((model.rpartition("-"), weights) for model, weights in stored.get("models", {}).items())
+    # None: its numbers outlive the model.
+    return all(lab.weights(run, int(seed)) in (None, weights) for (run, _, seed), weights in models)
 
 
 def _settings(lab: Lab) -> dict[str, Any]:

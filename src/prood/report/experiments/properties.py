@@ -26,8 +26,7 @@ TICKS = {
 def make(lab: Lab) -> Content:
     there = [(node, lab.published(node.name, measure=True)) for node in shown(lab, robust=True)]
     found = [(node, one) for node, one in there if one is not None and one.measured is not None]
-    names = {node.name for node, _ in found}
-    if left_out := [node.label for node, _ in there if node.name not in names]:
+    if left_out := [node.label for node, one in there if one is None or one.measured is None]:
         lab.notes.append(f"Not measured here: {'; '.join(left_out)}.")
     return {
         "inside": set_name(lab.inside_name),
@@ -65,10 +64,8 @@ def section(content: Content) -> str:
         if name in TICKS:
             signs = [Mark(word).sign for word in TICKS[name]]
             lines.append(["↳ *paper*", *signs, *[MISSING] * (len(cells) - len(signs))])
-    head = (
-        f"In-distribution {escaped(content['inside'])}, trained against {escaped(content['outside'])}, "
-        f"ε = {radius_text(content['eps'])}, means over the test sets, in percent."
-    )
+    head = f"In-distribution {escaped(content['inside'])}, trained against {escaped(content['outside'])}, "
+    head += f"ε = {radius_text(content['eps'])}, means over the test sets, in percent."
     attacked = {row["robustness"]["images"] for row in content["rows"] if row["robustness"]}
     head += f" Robust accuracy is of {' or '.join(map(str, sorted(attacked)))} images." if attacked else ""
     rules = "\n".join(f"- **{name}**: {escaped(text)}" for name, text in content["rules"].items())

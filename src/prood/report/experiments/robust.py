@@ -92,15 +92,11 @@ def section(content: Content) -> str:
     if found := content["robustness"]:
         titles = {row["run"]: row["title"] for row in content["rows"]}
         values = ", ".join(f"{titles[run]} {percent(value)}" for run, value in found["robust_accuracy"].items())
-        text = (
-            f"Robust accuracy at ε = {radius_text(found['eps'])}, under the attacks `{found['attacks']}` on "
-            f"{found['images']} test images: {values}."
-        )
+        text = f"Robust accuracy at ε = {radius_text(found['eps'])}, under the attacks `{found['attacks']}` on "
+        text += f"{found['images']} test images: {values}."
         if found["same_class"] is not None:
-            text += (
-                f" Both name the same class for {percent(found['same_class'])} of "
-                "the test images: the combination does not change the classifier's answers."
-            )
+            text += f" Both name the same class for {percent(found['same_class'])} of the test images: the combination "
+            text += "does not change the classifier's answers."
         told.append(text)
     if content["inside"] in PAPERS_ACCURACY:
         told.append(f"In the paper: {escaped(PAPERS_ACCURACY[content['inside']])}.")

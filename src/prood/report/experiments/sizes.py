@@ -60,8 +60,7 @@ def draw(content: Content, file: Path) -> None:
                 place = row["parameters"], 100 * _gauc(row, name)
                 axes.scatter(*place, **look)
                 axes.annotate(row["size"], place, textcoords="offset points", xytext=(5, 5), fontsize=8)
-            title = name or "mean of all sets"
-            axes.set(xscale="log", xlabel="parameters", ylabel="GAUC, %", title=title)
+            axes.set(xscale="log", xlabel="parameters", ylabel="GAUC, %", title=name or "mean of all sets")
             axes.margins(x=0.15, y=0.15)
 
 

@@ -1,7 +1,4 @@
-"""The paper's tables of models: rows of what is published of each, with the paper's rows among them.
-
-They differ in their rows, sets, radii and seeds.
-"""
+"""The paper's tables of models: rows of what is published of each, with the paper's rows among them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -20,11 +17,9 @@ from prood.studies.seeds import Statistic
 HEADINGS = METRICS["auc"] | METRICS["fpr"]
 OTHERS = ("Plain", "OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD")
 """The models of the paper's tables."""
-FACTORS = (1 / 3, 2 / 3, 4 / 3)
-"""Of the radius that is trained for, where the recipe names no other."""
+FACTORS = (1 / 3, 2 / 3, 4 / 3)  # of the radius that is trained for, where the recipe names no other
 ADDITIONAL = ("places365", "textures", "uniform")
-SEVERAL = ("oe", "discriminator", "prood")
-"""What is trained for error bars where that takes minutes."""
+SEVERAL = ("oe", "discriminator", "prood")  # what is trained for error bars where that takes minutes
 
 
 def shown(lab: Lab, *, robust: bool = False) -> list[Node]:

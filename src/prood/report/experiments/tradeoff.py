@@ -1,14 +1,11 @@
-"""AUC against GAUC: every single shift Δ and the one that the rule chooses, and the fusion's curves.
-
-All choices and fits are made on held-back images.
-"""
-
-from __future__ import annotations
+"""AUC against GAUC on held-back images: of every single shift Δ, with the rule's choice, and of the fusion's curves."""
 
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from prood import processes
 from prood.evaluation.words import set_name
@@ -17,25 +14,24 @@ from prood.report import plots
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import markdown_table
 from prood.report.results import whole_or_chosen
-from prood.studies import Candidate, best_shift, choose_shift, fit_fusion, making, pairs, prior_from_shift, sweep
+from prood.studies import best_shift, choose_shift, fit_fusion, making, pairs, prior_from_shift, sweep
 from prood.studies.curve import SHIFTS, Pairs, pairs_of
 from prood.studies.lab import Lab
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BASELINE = "oe"
 COMBINED = {BASELINE: "OE's classifier", "prood": "ProoD's classifier"}
 """Runs whose classifier is combined with the discriminator at each shift, without training again."""
-DROPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
-"""Points of AUC below the classifier's on held-back images that a fit may give up."""
+DROPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # points of AUC below OE's on held-back images that a fit may give up
 
 
 def _shift(lab: Lab) -> Content:
     """By the AUC of OE, the classifier that shifts are chosen with."""
     here = [run for run in COMBINED if (lab.has(run) and lab.has("discriminator")) or lab.may_train]
     lab.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here)
-    found = {run: _combined(lab, run) for run in here}
+    found = {
+        run: sweep(*_parts(lab, run), *lab.held_back(), lab.eps, making.SHIFTS, device=processes.device(lab.device))
+        for run in here
+    }
     auc, candidates = found.get(BASELINE, (None, []))
     baseline = {} if auc is None else {"auc": auc, "accuracy": candidates[0].accuracy}
     curves: dict[str, Any] = {}
@@ -45,12 +41,11 @@ def _shift(lab: Lab) -> Content:
     return {"eps": lab.eps, "rule": making.RULE, "baseline": baseline, "curves": curves}
 
 
-def _combined(lab: Lab, run: str) -> tuple[float, list[Candidate]]:
-    """The classifier's own AUC, and joint models of it with each shift."""
+def _parts(lab: Lab, run: str) -> tuple[nn.Module, Discriminator]:
+    """The classifier of a run, and the discriminator."""
     f, g = load(lab.run(run))[0], load(lab.run("discriminator"))[0]
     assert isinstance(g, Discriminator)
-    f = f.classifier if isinstance(f, ProoD) else f
-    return sweep(f, g, *lab.held_back(), lab.eps, making.SHIFTS, device=processes.device(lab.device))
+    return f.classifier if isinstance(f, ProoD) else f, g
 
 
 def _draw_shift(content: Content, file: Path) -> None:
@@ -91,11 +86,9 @@ def _shift_section(content: Content) -> str:
 
 
 def _fusion(lab: Lab) -> Content:
-    f, g = load(lab.run(BASELINE))[0], load(lab.run("discriminator"))[0]
-    assert isinstance(g, Discriminator)
-    options: dict[str, Any] = {"device": processes.device(lab.device)}
-    held = pairs(f, g, *lab.held_back(), lab.eps, **options)
-    tests = pairs_of(f, g, lab.inside(), lab.outside(), lab.eps, **options)
+    (f, g), device = _parts(lab, BASELINE), processes.device(lab.device)
+    held = pairs(f, g, *lab.held_back(), lab.eps, device=device)
+    tests = pairs_of(f, g, lab.inside(), lab.outside(), lab.eps, device=device)
     fusions = []
     for drop in DROPS:
         least = held.classifier_auc - drop / 100
@@ -122,24 +115,20 @@ def _measured(score: Curve, held: Pairs, tests: dict[str, Pairs]) -> dict[str, d
 
 
 def _draw_fusion(content: Content, file: Path) -> None:
+    kinds = {"held_back": "held-back images", "test": "test sets (mean)"}
     with plots.figure(file, 9.5, 4.2) as figure:
-        kinds = {"held_back": "held-back images", "test": "test sets (mean)"}
         for axes, (kind, title) in zip(figure.subplots(1, 2), kinds.items(), strict=True):
-            _panel(axes, content, kind)
+            for label, points in {"one shift": content["shifts"], "fusion": content["fusions"]}.items():
+                x, y = ([100 * one[kind][key] for one in points] for key in ("auc", "gauc"))
+                plots.curve(axes, x, y, label)
+            axes.plot(x, y, linestyle="", marker="s", color=plots.COLOURS[1])  # the fusion's points
+            ceiling, alone = 100 * content["ceiling"][kind], 100 * content["classifier_auc"][kind]
+            axes.set_ylim(min(y) - 15, ceiling + 3)  # large shifts fall off to zero
+            axes.set_xlim(right=min(axes.get_xlim()[1], 100.0))  # where every AUC is 1, the axis would go on
+            axes.axvline(alone, color="grey", linewidth=1, linestyle=":", label="AUC of OE")
+            axes.axhline(ceiling, color="grey", linewidth=1, label="GAUC of g alone")
             axes.set(title=title, xlabel="AUC, %", ylabel="GAUC, %")
         axes.legend(loc="lower left")
-
-
-def _panel(axes: Axes, content: Content, kind: str) -> None:
-    for label, points in {"one shift": content["shifts"], "fusion": content["fusions"]}.items():
-        x, y = ([100 * one[kind][key] for one in points] for key in ("auc", "gauc"))
-        plots.curve(axes, x, y, label)
-    axes.plot(x, y, linestyle="", marker="s", color=plots.COLOURS[1])  # the fusion's points
-    ceiling = 100 * content["ceiling"][kind]
-    axes.set_ylim(min(y) - 15, ceiling + 3)  # large shifts fall off to zero
-    axes.set_xlim(right=min(axes.get_xlim()[1], 100.0))  # where every AUC is 1, the axis would go on
-    axes.axvline(100 * content["classifier_auc"][kind], color="grey", linewidth=1, linestyle=":", label="AUC of OE")
-    axes.axhline(ceiling, color="grey", linewidth=1, label="GAUC of g alone")
 
 
 def _fusion_section(content: Content) -> str:
