@@ -1,7 +1,5 @@
 """The figures of the site: functions of Prood itself, and what measure.py measured with the model that ships."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
