@@ -61,8 +61,8 @@ def box(x: float, y: float, width: float, height: float, lines: Sequence[str], k
     top = y + height / 2 - 7 * (len(lines) - 1) + 4
     texts = []
     for number, line in enumerate(lines):
-        kind, y = "small" if number else "head", top + 14 * number
-        texts.append(element("text", line, x=f"{x + width / 2:g}", y=f"{y:g}", text_anchor="middle", class_=kind))
+        look, y = "small" if number else "head", top + 14 * number
+        texts.append(element("text", line, x=f"{x + width / 2:g}", y=f"{y:g}", text_anchor="middle", class_=look))
     return joined(rect, *texts)
 
 

@@ -33,8 +33,7 @@ class View:
         self.evaluations = evaluations
         self.radii = sorted({item.eps for item in evaluations})
         models = dict.fromkeys(item.model for item in evaluations)
-        # The style sheet has eight colours.
-        self.colours = {model: f"m{place % 8}" for place, model in enumerate(models)}
+        self.colours = {model: f"m{place % 8}" for place, model in enumerate(models)}  # the style sheet has eight
         self.labels = labels(item.outside for item in evaluations)
         # What has to be said of attacked scores that need not be the highest there are.
         self.stopped = STOPPED if any(item.stop == "auc" for item in evaluations) else ""

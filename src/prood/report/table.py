@@ -88,9 +88,9 @@ def _table(kind: Kind, group: list[Evaluation], short: dict[str, str]) -> Table:
         rows[model] = [_cell(accurate.get(model), "accuracy")]
         rows[model] += [_cell(found.get((model, outside)), metric) for outside in outsides for metric in metrics]
     accuracies = {model: cells[0].value for model, cells in rows.items() if cells[0].value is not None}
-    # Bare discriminators only are compared with each other.
-    least = max(accuracies.values(), default=0) - TOLERATED - 1e-9
-    compared = [model for model in rows if not accuracies or accuracies.get(model, -1) >= least]
+    least = max(accuracies.values(), default=0.0) - TOLERATED - 1e-9
+    # Bare discriminators are compared with each other, where there is nothing else.
+    compared = [model for model in accuracies if accuracies[model] >= least] or list(rows)
     _mark_best([rows[model] for model in compared], kind)
     sets = tuple(short[outside] for outside in outsides)
     headings = tuple(METRICS[kind][name] for name in metrics)
