@@ -39,8 +39,7 @@ def asymptotics(
     from rich.console import Console
 
     from prood.evaluation.asymptotics import study_run
-    from prood.report.experiments import directions as drawing
-    from prood.report.far import lines
+    from prood.report import far
 
     found = study_run(
         model,
@@ -54,11 +53,11 @@ def asymptotics(
         seed=seed,
     )
     console = Console()
-    for line in lines(found):
+    for line in far.lines(found):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     if figure is not None:
-        drawing.draw_model(found.to_json(), figure)
+        far.draw_model(found.to_json(), figure)
     if json is not None:
-        drawing.write(found.to_json(), json)
+        far.write(found.to_json(), json)
     if not found.theorem.holds:
         raise typer.Exit(1)
