@@ -21,8 +21,7 @@ from prood.report import comparison as report
 from prood.studies import Lab, compare
 from prood.studies.comparison import Comparison, select
 from prood.studies.known import every_method
-from prood.studies.profiles import Profile
-from prood.studies.properties import RULES, Mark
+from prood.studies.properties import RULES, Mark, Profile
 from prood.training import Recipe, load_recipe
 
 EPS = 0.05

@@ -85,7 +85,7 @@ def study(
     from prood.report import results_table, write_cards
     from prood.studies import STUDIES, Lab
     from prood.studies import reproduce as run
-    from prood.studies.reproduce import run_fast
+    from prood.studies.whole import run_fast
 
     if fast and (model or jobs > 1):
         raise BadValue("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")

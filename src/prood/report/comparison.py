@@ -14,8 +14,7 @@ from prood.report.formats import markdown as results_markdown
 from prood.report.markdown import markdown_table
 from prood.report.table import results_table
 from prood.studies.comparison import Comparison
-from prood.studies.profiles import FAR, Profile
-from prood.studies.properties import RULES, Mark
+from prood.studies.properties import FAR, RULES, Mark, Profile
 
 JSON_FILE, MARKDOWN_FILE = "compare.json", "compare.md"
 

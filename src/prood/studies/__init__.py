@@ -8,10 +8,9 @@ from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
 from prood.studies.lab import Lab
 from prood.studies.published import Published, publish, read_published
-from prood.studies.quickstart import quickstart
-from prood.studies.reproduce import reproduce
 from prood.studies.seeds import Group, grouped
 from prood.studies.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
+from prood.studies.whole import quickstart, reproduce
 
 __all__ = [
     "STUDIES",

@@ -7,12 +7,11 @@ from typing import Any
 from prood.errors import UnknownName
 from prood.evaluation import Results
 from prood.evaluation.measured import measured
-from prood.studies import measuring
+from prood.studies import making
 from prood.studies.graph import ATTACK, Node, Study
 from prood.studies.known import REFERENCES
 from prood.studies.lab import Lab
-from prood.studies.profiles import MEANS, Profile
-from prood.studies.properties import RULES, judged
+from prood.studies.properties import MEANS, RULES, Profile, judged
 from prood.training import Run
 
 FORMAT = 1
@@ -62,7 +61,7 @@ def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
     eps, profiles, results = lab.radii[0], [], Results()
     for node in nodes:
         run = lab.place(node.name, seed)
-        found = [one for one in measuring.evaluate(lab, node, seed, ATTACK) if one.eps == eps]
+        found = [one for one in making.evaluate(lab, node, seed, ATTACK) if one.eps == eps]
         more = measured(run, found[0], lab.device)
         metrics = Run(run).last_metrics()
         profiles.append(

@@ -113,10 +113,7 @@ class Study:
 
     def with_parts(self, names: Iterable[str]) -> list[Node]:
         """These nodes and all that they are made of, in the study's order."""
-        found: set[str] = set()
-        waiting = list(names)
-        while waiting:
-            name = waiting.pop()
-            waiting += self.node(name).parts if name not in found else ()
-            found.add(name)
-        return [node for node in self.nodes if node.name in found]
+        found = [self.node(name) for name in names]
+        for node in found:  # it grows meanwhile
+            found += [self.node(part) for part in node.parts]
+        return [node for node in self.nodes if node in found]

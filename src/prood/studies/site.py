@@ -3,16 +3,15 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from rich.console import Console
 
 from prood import data
-from prood.attacks import preset
-from prood.bounds import Method
 from prood.data import ImageSet
-from prood.errors import BadValue, UnknownName
+from prood.errors import BadValue
+from prood.evaluation import EvaluateOptions
 from prood.evaluation.runs import counterpart, part_of
 from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, fingerprint, load
@@ -44,17 +43,15 @@ class Site:
 
     def __post_init__(self) -> None:
         """What is wrong is said now, not when everything is trained."""
-        if self.study.attacks is not None:
-            preset(self.study.attacks)
-        if self.study.bound not in (None, *get_args(Method)):
-            raise UnknownName(f"unknown bound {self.study.bound!r}: choose one of {', '.join(get_args(Method))}")
+        EvaluateOptions(attacks=self.study.attacks, method=self.study.bound)  # refuses other words
         if not self.seeds:
             raise BadValue("an experiment needs at least one seed: name some with --seeds 0,1,2")
         if len(set(self.seeds)) < len(self.seeds):
             raise BadValue(f"a seed counts once, not as in {', '.join(map(str, self.seeds))}: name different ones")
-        if not self.recipe.evaluate.outside:
+        planned = self.recipe.evaluate
+        if not planned.outside or not (planned.eps or "discriminator" in self.recipe.train):
             raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
-        _ = self.radii, self.inside_name
+        _ = self.inside_name
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to another process, without the console: several would write over one another."""
@@ -94,11 +91,7 @@ class Site:
     @property
     def radii(self) -> list[float]:
         """Those of the recipe's table [evaluate], else the one that its discriminator is trained for."""
-        if self.recipe.evaluate.eps:
-            return list(self.recipe.evaluate.eps)
-        if "discriminator" in self.recipe.train:
-            return [self.eps]
-        raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
+        return list(self.recipe.evaluate.eps) or [self.eps]
 
     @property
     def eps(self) -> float:
@@ -156,11 +149,6 @@ class Site:
             return fingerprint(load(self.place(name, seed))[0])
         found = self.read(name, seed)
         return None if found is None else found.weights
-
-    def used(self, name: str, seed: int | None) -> None:
-        """Note that a model is what results are about."""
-        if (weights := self.weights(name, seed)) is not None:
-            self.models[f"{name}-{seed}"] = weights
 
     def file(self, name: str, seed: int | None = 0) -> Path:
         return self.results / self.name / self.against / f"{name}-{seed}.json"
