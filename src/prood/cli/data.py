@@ -31,9 +31,7 @@ class Way(StrEnum):
 
 
 @data.command("list")
-def list_sets(
-    as_json: Annotated[bool, Option("--json", help="For programs.")] = False,
-) -> None:
+def list_sets(as_json: Annotated[bool, Option("--json", help="For programs.")] = False) -> None:
     """All image sets: what they are, how big, under which licence, and whether they are here."""
     from prood.data import names
     from prood.data.catalog import FOLDER_VARIABLE, data_folder
@@ -78,8 +76,7 @@ def fetch(
 
 @data.command()
 def check(
-    sets: Names,
-    everything: Annotated[bool, Option("--all", help="Read all images of sets above 200,000.")] = False,
+    sets: Names, everything: Annotated[bool, Option("--all", help="Read all images of sets above 200,000.")] = False
 ) -> None:
     """Read image sets, and compare counts, means and standard deviations with what is published.
 

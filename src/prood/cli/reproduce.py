@@ -1,21 +1,15 @@
 """prood reproduce cifar10 | cifar100 | table | figure | all"""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Context, Option
 
 from prood.cli.options import Device, console, separated
 from prood.errors import BadValue, Mismatch, NotFound, Refuted, UnknownName
-
-if TYPE_CHECKING:
-    from prood.report.experiments import Experiment
 
 reproduce = typer.Typer(
     help="The paper's experiments: its models on CIFAR, and each of its tables and figures on any of the recipes.",
@@ -40,7 +34,6 @@ Train = Annotated[
     ),
 ]
 Again = Annotated[bool, Option("--again", help="Make it again, whatever is there.")]
-SEEDS, RESULTS, DOCS = "0,1,2", Path("results"), Path("docs")
 
 
 @reproduce.command("cifar100")
@@ -58,14 +51,13 @@ def study(
         Option(help="Only this model, and what it needs (may be repeated): plain, oe, prood …, shipped."),
     ] = None,
     shift: Annotated[
-        float | None,
-        Option(help="Δ of the joint models, that of other seeds say; else chosen on training images."),
+        float | None, Option(help="Δ of the joint models, that of other seeds say; else chosen on training images.")
     ] = None,
     runs: Annotated[
         Path | None,
         Option(help="Folder for the runs; else runs/NAME; --out: NAME@OUT; --fast: NAME-fast; --seed: NAME/seed-N."),
     ] = None,
-    results: Results = RESULTS,
+    results: Results = Path("results"),
     attacks: Annotated[str, Option(help="fast, paper, strong or none.")] = "paper",
     attacked: Annotated[int, Option(help="Images of each set that are attacked.", min=1)] = 100,
     seed: Annotated[
@@ -113,9 +105,9 @@ def experiment(
     name: Annotated[str | None, Argument(metavar="NAME", help="Which; without a name they are listed.")] = None,
     recipe: RecipeName = "quickstart",
     runs: Runs = None,
-    results: Results = RESULTS,
-    docs: Docs = DOCS,
-    seeds: Seeds = SEEDS,
+    results: Results = Path("results"),
+    docs: Docs = Path("docs"),
+    seeds: Seeds = "0,1,2",
     attacks: Attacks = None,
     attacked: Attacked = None,
     train: Train = None,
@@ -137,7 +129,7 @@ def experiment(
     elif name not in known:
         raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
     else:
-        _perform([known[name]], context.params)
+        _perform(context.params, kind)
 
 
 @reproduce.command("all")
@@ -145,9 +137,9 @@ def everything(
     context: Context,
     recipe: RecipeName = "quickstart",
     runs: Runs = None,
-    results: Results = RESULTS,
-    docs: Docs = DOCS,
-    seeds: Seeds = SEEDS,
+    results: Results = Path("results"),
+    docs: Docs = Path("docs"),
+    seeds: Seeds = "0,1,2",
     attacks: Attacks = None,
     attacked: Attacked = None,
     train: Train = None,
@@ -159,10 +151,7 @@ def everything(
     What is there already is not made again: started again after an interruption, it goes on. An experiment that cannot
     be made does not stop the others, and is named at the end.
     """
-    from prood.report.experiments import EXPERIMENTS
-
-    # Tables first: they train the models, and figures show all that are there.
-    _perform(sorted(EXPERIMENTS, key=lambda one: one.kind != "table"), context.params)
+    _perform(context.params)
 
 
 @reproduce.command("claims")
@@ -206,10 +195,10 @@ def claims(
         raise Refuted(f"{failed} of {len(compared)} evaluations differ from what {file} says")
 
 
-def _perform(experiments: Sequence[Experiment], asked: dict[str, Any]) -> None:
+def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
     """Make experiments by the options of `table`, `figure` and `all`, then the page."""
     from prood import processes
-    from prood.report.experiments import perform_all
+    from prood.report.experiments import EXPERIMENTS, perform_all
     from prood.report.experiments.document import write_page
     from prood.report.plots import check_packages
     from prood.studies import Lab, study_of
@@ -226,6 +215,9 @@ def _perform(experiments: Sequence[Experiment], asked: dict[str, Any]) -> None:
     folder = asked["runs"] or Path("runs") / study.name
     lab = Lab(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
     lab = replace(lab, command=_command(), console=console())
+    # Tables first: they train the models, and figures show all that are there.
+    ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")
+    experiments = [one for one in ordered if kind is None or (one.kind, one.name) == (kind, asked["name"])]
     failed = perform_all(experiments, lab, again=asked["again"])
     if processes.is_main():
         print(f"wrote {write_page(lab.results, asked['docs'])}")

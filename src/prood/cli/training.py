@@ -95,11 +95,9 @@ def train(
     from prood.training import load_recipe
     from prood.training import train as fit
 
-    settings = list(set or [])
-    settings += [f"train.seed={seed}"] if seed is not None else []
-    settings += [f"train.precision={precision}"] if precision is not None else []
-    settings += ["train.compile=true"] if compile else []
-    resolved = load_recipe(recipe, module or ()).with_settings(method, settings)
+    given = {"seed": seed, "precision": precision, "compile": "true" if compile else None}
+    settings = [f"train.{key}={value}" for key, value in given.items() if value is not None]
+    resolved = load_recipe(recipe, module or ()).with_settings(method, [*(set or ()), *settings])
     shift = choice_of_shift(shift, prior)
     fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers)
     if processes.is_main():

@@ -14,8 +14,6 @@ from prood.studies.lab import Lab
 from prood.studies.properties import MEANS, RULES, Profile, judged
 from prood.training import Run
 
-FORMAT = 1
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -29,7 +27,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": 1,
             "inside": self.inside,
             "eps": self.eps,
             "settings": self.settings,
@@ -41,12 +39,10 @@ class Comparison:
 def select(study: Study, names: Sequence[str] = ()) -> list[Node]:
     """The nodes of these names, by default all rows of the study, with what they need and the references."""
     here = study.rows
-    missing = [name for name in REFERENCES if name not in here]
-    if missing:
+    if missing := [name for name in REFERENCES if name not in here]:
         raise UnknownName(f"recipe {study.name!r} has no table [train.{missing[0]}], which the others are measured by")
-    for name in names:
-        if name not in here:
-            raise UnknownName(f"recipe {study.name!r} cannot make {name!r}: choose from {', '.join(here)}")
+    if unknown := [name for name in names if name not in here]:
+        raise UnknownName(f"recipe {study.name!r} cannot make {unknown[0]!r}: choose from {', '.join(here)}")
     return study.with_parts({*(names or here), *REFERENCES})
 
 
@@ -78,11 +74,10 @@ def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
             )
         )
         results = results.plus(*(replace(one, model=node.title) for one in found))
-    planned = lab.recipe.evaluate
     settings = {
         "recipe": lab.name,
         "attacks": study.attacks,
-        "method": study.bound or planned.method,
+        "method": study.bound or lab.recipe.evaluate.method,
         "limit": study.attacked,
         "seed": seed,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -51,7 +52,6 @@ class Pairs:
 
     @property
     def classifier_auc(self) -> float:
-        """The AUC of the classifier alone."""
         return auc(self.s_in, self.s_out)
 
     @property
@@ -75,10 +75,8 @@ def pairs(
     device: str | torch.device = "cpu",
 ) -> Pairs:
     """s and g of two image sets, and ḡ at radius `eps` of the second, in the arithmetic that certificates cover."""
-    (found,) = pairs_of(
-        classifier, discriminator, inside, {outside.name: outside}, eps, method=method, device=device
-    ).values()
-    return found
+    found = pairs_of(classifier, discriminator, inside, {"": outside}, eps, method=method, device=device)
+    return found[""]
 
 
 def pairs_of(
@@ -97,17 +95,12 @@ def pairs_of(
     bench = Bench(known, EvaluateOptions(device=place, batch=250))
     certified = Bench(known, EvaluateOptions(device=place, batch=CERTIFIED if place.type == "cpu" else 250))
     with torch.no_grad():
-        s_in, g_in = bench.over(inside, sure), bench.over(inside, known)
-        return {
-            name: Pairs(
-                s_in=s_in,
-                g_in=g_in,
-                s_out=bench.over(images, sure),
-                g_out=bench.over(images, known),
-                bound_out=certified.over(images, lambda some: known.upper_bound(some, eps, method=method)),
-            )
-            for name, images in outsides.items()
-        }
+        inner = bench.over(inside, sure), bench.over(inside, known)
+        found = {}
+        for name, images in outsides.items():
+            bounds = certified.over(images, lambda some: known.upper_bound(some, eps, method=method))
+            found[name] = Pairs(*inner, bench.over(images, sure), bench.over(images, known), bounds)
+        return found
 
 
 @dataclass(frozen=True)
@@ -213,9 +206,5 @@ class _Space:
 
     @staticmethod
     def grid() -> list[Floats]:
-        return [
-            np.array([offset, np.log(sharpness), level])
-            for offset in range(-6, 11)
-            for sharpness in (0.7, 1.0, 2.0, 4.0)
-            for level in (-4.0, -2.0, -1.0, 0.0, 1.0)
-        ]
+        places = product(range(-6, 11), (0.7, 1.0, 2.0, 4.0), (-4.0, -2.0, -1.0, 0.0, 1.0))
+        return [np.array([offset, np.log(sharpness), level]) for offset, sharpness, level in places]

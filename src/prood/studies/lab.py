@@ -1,7 +1,4 @@
-"""The engine: carries a study out, task by task as its graph demands, and gives models by name.
-
-What is there is taken, what is not is made, and nothing is made twice.
-"""
+"""The engine: carries a study out task by task, and gives models by name; what is there is not made again."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -46,8 +43,7 @@ class Lab(Site):
         """
         graph = self.making(names, self.seeds)
         self.add_measuring(graph, names)
-        action = partial(self.perform, publish=names if publish else ())
-        carry_out(graph, action, jobs=jobs, console=self.console)
+        carry_out(graph, partial(self.perform, publish=names if publish else ()), jobs=jobs, console=self.console)
 
     def making(self, names: Iterable[str], seeds: Iterable[int | None], *, missing: bool = False) -> Graph:
         """Each node after all that it needs; only what is `missing`, or everything, as settings may have changed."""
@@ -109,9 +105,7 @@ class Lab(Site):
         self.study.node(name)
         if not self.has(name, seed):
             if not self.may_train:
-                raise NotFound(
-                    f"{self.name} has no trained {name!r} of seed {seed}: train it on a GPU, or with --train"
-                )
+                raise NotFound(f"{self.name} has no {name!r} of seed {seed}: train it on a GPU, or with --train")
             carry_out(self.making([name], [seed], missing=True), self.perform)
         if (weights := self.weights(name, seed)) is not None:
             self.models[f"{name}-{seed}"] = weights

@@ -12,7 +12,6 @@ from prood.studies.seeds import Statistic
 
 # Others are compared with 80M Tiny Images, which CIFAR-10 and CIFAR-100 were drawn from.
 STANDS_FOR = {"openimages": "OpenImages", "natural32": "OpenImages"}
-TINY = "80M Tiny Images"
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,8 @@ class PaperRow:
     @property
     def name(self) -> str:
         shift, runs = self.values["shift"], self.table["runs"]
-        words = ["paper", self.table["outside"]]
-        words += [f"Δ = {shift}"] if shift is not None else []
-        return ", ".join(words + ([f"{runs} seeds"] if runs > 1 else []))
+        words = ["paper", self.table["outside"], f"Δ = {shift}" if shift is not None else ""]
+        return ", ".join(filter(None, [*words, f"{runs} seeds" if runs > 1 else ""]))
 
     def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
         place = self.table["metrics"].index(metric)
@@ -53,8 +51,7 @@ class PaperRow:
 @cache
 def paper() -> dict[str, Any]:
     """The content of paper.json: its source, and its tables."""
-    text = resources.files("prood.studies").joinpath("paper.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
+    return dict(json.loads(resources.files("prood.studies").joinpath("paper.json").read_text(encoding="utf-8")))
 
 
 def paper_rows(inside: str, outside: str, eps: float, metrics: list[str]) -> list[PaperRow]:
@@ -68,6 +65,6 @@ def paper_rows(inside: str, outside: str, eps: float, metrics: list[str]) -> lis
         if table["inside"] == inside and math.isclose(table["eps"], eps) and table["metrics"] == metrics
         for values in table["rows"]
     ]
-    alike = [row for row in rows if row.table["outside"] == STANDS_FOR.get(outside, TINY)]
+    alike = [row for row in rows if row.table["outside"] == STANDS_FOR.get(outside, "80M Tiny Images")]
     there = {row.title for row in alike}
     return alike + [row for row in rows if row.title not in there]

@@ -112,14 +112,6 @@ def _behind(number: Callable[[Profile], float | None], reference: str) -> Callab
     return judge
 
 
-def _accuracy(profile: Profile) -> float | None:
-    return profile.accuracy
-
-
-def _clean(profile: Profile) -> float | None:
-    return profile.mean("auc")
-
-
 def _adversarial(profile: Profile, profiles: Profiles) -> Mark:
     values = profile.values("aauc")
     return _marked(sum(values) / len(values) >= CHANCE, max(values) >= CHANCE)
@@ -140,15 +132,15 @@ RULES = (
         "accuracy",
         "high accuracy",
         f"accuracy: ✓ at most {NEAR:.0%} (absolute) below Plain's, (✓) at most {NOT_FAR:.0%}",
-        _accuracy,
-        _behind(_accuracy, "plain"),
+        lambda profile: profile.accuracy,
+        _behind(lambda profile: profile.accuracy, "plain"),
     ),
     Rule(
         "clean",
         "clean OOD",
         f"mean AUC over the sets: ✓ at most {NEAR:.0%} (absolute) below OE's, (✓) at most {NOT_FAR:.0%}",
-        _clean,
-        _behind(_clean, "oe"),
+        lambda profile: profile.mean("auc"),
+        _behind(lambda profile: profile.mean("auc"), "oe"),
     ),
     Rule(
         "adversarial",

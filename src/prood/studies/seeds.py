@@ -11,8 +11,6 @@ from prood.evaluation.results import Evaluation
 from prood.evaluation.words import percent
 from prood.studies.published import ATTACKED, Published, method_of, strength
 
-GUARANTEES = ("gauc", "gfpr95")
-
 
 @dataclass(frozen=True)
 class Statistic:
@@ -65,10 +63,8 @@ class Group:
 
     def used(self, metric: str, outside: str, eps: float) -> list[Evaluation]:
         """What `statistic` is of, one evaluation a seed."""
-        members = self.members
-        if metric in GUARANTEES:
-            members = self._alike(outside, eps).members
-        elif metric in ATTACKED:
+        members = self._alike(outside, eps).members if metric in ("gauc", "gfpr95") else self.members
+        if metric in ATTACKED:
             members = self._most_attacked(outside, eps)
         return [one for member in members if (one := member.best(metric, outside, eps))]
 
@@ -88,12 +84,11 @@ class Group:
 
     def only(self, *methods: str) -> Group:
         """The same models, as if only these methods had certified them."""
-        return Group(
-            tuple(
-                replace(member, evaluations=tuple(one for one in member.evaluations if method_of(one) in methods))
-                for member in self.members
-            )
-        )
+
+        def kept(member: Published) -> Published:
+            return replace(member, evaluations=tuple(one for one in member.evaluations if method_of(one) in methods))
+
+        return Group(tuple(map(kept, self.members)))
 
     def _alike(self, outside: str, eps: float) -> Group:
         """As if only methods that all seeds were certified by had been used: else they would differ by the method."""
@@ -114,9 +109,7 @@ def grouped(published: Iterable[Published]) -> list[Group]:
         others = groups.setdefault((one.inside, one.outside, one.title), [])
         for other in others:
             if other.seed == one.seed:
-                raise AlreadyThere(
-                    f"{other.file} and {one.file} are both {one.title!r} of seed {one.seed}: "
-                    "publish one of them with another title or seed"
-                )
+                same = f"{other.file} and {one.file} are both {one.title!r} of seed {one.seed}"
+                raise AlreadyThere(f"{same}: publish one of them with another title or seed")
         others.append(one)
     return [Group(tuple(members)) for members in groups.values()]

@@ -51,7 +51,7 @@ class Site:
         planned = self.recipe.evaluate
         if not planned.outside or not (planned.eps or "discriminator" in self.recipe.train):
             raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
-        _ = self.inside_name
+        _ = self.radii, self.inside_name
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to another process, without the console: several would write over one another."""
