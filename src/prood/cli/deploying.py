@@ -84,28 +84,24 @@ def wrap(
 
 
 def _image(text: str) -> tuple[int, int, int]:
-    match _whole(text):
-        case [side]:
-            return 3, side, side
-        case [channels, height, width]:
-            return channels, height, width
-    raise BadValue(f"{text!r} is no shape of an image: write 224, or 3x224x224")
+    sides = _sides(text, (1, 3), "224, or 3x224x224")
+    return (3, sides[0], sides[0]) if len(sides) == 1 else (sides[0], sides[1], sides[2])
 
 
 def _side(text: str) -> int | tuple[int, int]:
-    match _whole(text):
-        case [side]:
-            return side
-        case [height, width]:
-            return height, width
-    raise BadValue(f"{text!r} is no size: write 256 for the shorter side, or 256x256")
+    sides = _sides(text, (1, 2), "256 for the shorter side, or 256x256")
+    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
 
 
-def _whole(text: str) -> list[int]:
+def _sides(text: str, counts: tuple[int, int], example: str) -> list[int]:
+    """So many whole numbers, with an x between them."""
     try:
-        return [int(side) for side in text.lower().replace("×", "x").split("x")]
+        sides = [int(side) for side in text.lower().replace("×", "x").split("x")]
     except ValueError:
-        raise BadValue(f"{text!r} is no size: write whole numbers, as in 224 or 3x224x224") from None
+        sides = []
+    if len(sides) not in counts:
+        raise BadValue(f"{text!r} is no size: write {example}")
+    return sides
 
 
 def _numbers(text: str) -> tuple[float, ...]:

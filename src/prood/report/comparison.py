@@ -13,8 +13,8 @@ from prood.evaluation.words import MISSING, percent, radius_text
 from prood.report.formats import markdown as results_markdown
 from prood.report.markdown import markdown_table
 from prood.report.table import results_table
-from prood.studies.comparison import Comparison
 from prood.studies.properties import FAR, RULES, Mark, Profile
+from prood.studies.whole import Comparison
 
 JSON_FILE, MARKDOWN_FILE = "compare.json", "compare.md"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from prood.evaluation.words import MISSING
-from prood.studies.seeds import Statistic
+from prood.studies.rows import Statistic
 
 
 class Numbers(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -160,10 +161,9 @@ def _climb(rank: Callable[[Floats], tuple[float, float]], place: Floats, options
             break
         drawn = random.normal(size=(options.directions, len(place))) / np.sqrt(len(place))
         near = [place + step * direction for direction in (*axes, *-axes, *drawn)]
-        ranks = [rank(one) for one in near]
-        highest = max(range(len(near)), key=ranks.__getitem__)
-        if ranks[highest] > best:
-            place, best = near[highest], ranks[highest]
+        highest, where = max(((rank(one), one) for one in near), key=itemgetter(0))
+        if highest > best:
+            place, best = where, highest
         else:
             step /= 2
     return place

@@ -8,9 +8,8 @@ from prood.report.markdown import escaped, markdown_table, model_name, model_row
 from prood.studies import Group
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
-from prood.studies.paper import paper_rows
 from prood.studies.published import method_of
-from prood.studies.seeds import Statistic
+from prood.studies.rows import Statistic, paper_rows
 
 Content = dict[str, Any]
 HEADINGS = {name: text for names in METRICS.values() for name, text in names.items()}
