@@ -54,9 +54,8 @@ def wrap(
     normalised as it wants. A classifier that is a file is copied into the folder, and checked by its hash when it is
     loaded. TorchScript files are programs: wrap only those that you trust. See docs/wrap.md.
     """
+    from prood import wrapping
     from prood.models import WrapOptions
-    from prood.wrapping import Calibrate, read_classes
-    from prood.wrapping import wrap as guard
 
     options = WrapOptions(
         image=None if image is None else _image(image),
@@ -67,12 +66,12 @@ def wrap(
         output=output,
         probabilities=probabilities,
         weights=weights,
-        classes=None if classes is None else read_classes(classes),
+        classes=None if classes is None else wrapping.read_classes(classes),
     )
     if calibrate is None and (tpr, confidence) != (0.95, 0.95):
         raise BadValue("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
-    chosen = None if calibrate is None else Calibrate(calibrate, tpr, confidence)
-    made = guard(classifier, discriminator, run, shift=shift, options=options, calibrate=chosen, device=device)
+    chosen = None if calibrate is None else wrapping.Calibrate(calibrate, tpr, confidence)
+    made = wrapping.wrap(classifier, discriminator, run, shift=shift, options=options, calibrate=chosen, device=device)
     facts, detector = made.classifier.facts, made.detector
     kind = "probabilities" if facts.probabilities else "logits"
     print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")

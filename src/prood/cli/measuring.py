@@ -50,20 +50,18 @@ def evaluate(
 
     What is there already is not made again: an interrupted evaluation continues where it stopped.
     """
-    from prood import processes
-    from prood.evaluation import evaluate_run, parse_radii
+    from prood import evaluation, processes, report
     from prood.methods.modules import load_modules
-    from prood.report import results_table
 
     load_modules(module or ())
     shown, names = console(), separated(outside)
-    radii = None if eps is None else parse_radii(eps)
+    radii = None if eps is None else evaluation.parse_radii(eps)
     options: dict[str, Any] = {"stop": stop, "method": method, "limit": limit, "seed": seed, "batch": batch}
     options |= {"attacks": None if attacks == "none" else attacks, "compile": compile, "device": device}
     for run in runs:
-        results = evaluate_run(run, inside=inside, outside=names, eps=radii, console=shown, **options)
+        results = evaluation.evaluate_run(run, inside=inside, outside=names, eps=radii, console=shown, **options)
         if processes.is_main():
-            shown.print(results_table(results))
+            shown.print(report.results_table(results))
     processes.stop()
 
 
@@ -90,18 +88,16 @@ def compare(
     Two tables: the results, and the property table of the paper's introduction with the numbers behind every tick and
     the rules that decide them. What is there already is not made again: an interrupted comparison continues.
     """
-    from prood import processes
+    from prood import processes, studies, training
     from prood.report import comparison
-    from prood.studies import Lab
-    from prood.studies import compare as run
     from prood.studies.known import every_method
-    from prood.training import load_recipe
 
-    loaded, shown = load_recipe(recipe, module or ()), console()
+    loaded, shown = training.load_recipe(recipe, module or ()), console()
     bound: Any = method  # a wrong word is refused there
     attacked = loaded.evaluate.limit if limit is None else limit
     study = replace(every_method(loaded), inside=inside, attacks=attacks, attacked=attacked, bound=bound)
-    found = run(Lab(study, out, seeds=(seed,), home=seed, device=device, console=shown), separated([methods]))
+    lab = studies.Lab(study, out, seeds=(seed,), home=seed, device=device, console=shown)
+    found = studies.compare(lab, separated([methods]))
     if processes.is_main():
         comparison.save(found, out)
         comparison.show(found, shown)

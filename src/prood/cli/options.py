@@ -32,14 +32,13 @@ Prior = Annotated[
 RecipeName = Annotated[str, Option("--recipe", help="A recipe that comes with Prood, or a .toml file.")]
 Resume = Annotated[bool, Option("--resume", help="Continue the run in this folder, if there is one.")]
 
-_WIDE = 100_000
-"""Columns of a table that is written into a file: as many as it needs. It is no wider than what stands in it."""
-
 
 def console() -> Console:
     """Standard output: a terminal has a width, a file or a pipe has none. COLUMNS, where it is set, holds for both."""
     found = Console()
-    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDE)
+    if found.is_terminal or "COLUMNS" in os.environ:
+        return found
+    return Console(width=100_000)  # as many columns as a table needs: it is no wider than what stands in it
 
 
 def separated(texts: list[str] | None) -> list[str]:

@@ -88,16 +88,14 @@ def verify(
 
     The exit code is 0 if none is refuted and 2 if one is; with --strict it is 2 unless all are confirmed.
     """
-    from prood.certification import read
+    from prood import certification, data, models
     from prood.certification.verify import Verifier
-    from prood.data import find
-    from prood.models import model_path
 
-    if model is not None and not model_path(model).is_file():  # a mistake, not an open question
-        raise NotFound(f"there is no model at {model_path(model)}: say with --model where it is now")
+    if model is not None and not (file := models.model_path(model)).is_file():  # a mistake, not an open question
+        raise NotFound(f"there is no model at {file}: say with --model where it is now")
     if input is not None and not Path(input).exists():
-        find(input)  # refuses what is no image set either
-    found, note = read(certificates)
+        data.find(input)  # refuses what is no image set either
+    found, note = certification.read(certificates)
     aside, shown = Console(stderr=True, highlight=False, soft_wrap=True), Console(highlight=False, soft_wrap=True)
     if note:
         aside.print(f"note: {note}", markup=False)

@@ -73,18 +73,15 @@ def study(
     prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
     already is not made again. 'prood results' then makes the page of all published results.
     """
-    from prood import processes
-    from prood.report import results_table, write_cards
-    from prood.studies import STUDIES, Lab
-    from prood.studies import reproduce as run
+    from prood import processes, report, studies
     from prood.studies.whole import run_fast
 
     if fast and (model or jobs > 1):
         raise BadValue("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
     name, seeds = str(context.info_name), tuple(seed or (0,))
     preset = None if attacks == "none" else attacks
-    made = replace(STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
-    lab = Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
+    made = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
+    lab = studies.Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
     kind = name + (f"@{lab.against}" if outside else "") + ("-fast" if fast else "")
     # What is trained with another seed lies beneath that of seed 0, if there is no other place for it alone.
@@ -92,9 +89,9 @@ def study(
     lab = replace(lab, folder=runs or lab.folder / kind, home=home, command=_command(), console=console())
     if fast:
         for results_of_seed in run_fast(lab):
-            lab.console.print(results_table(results_of_seed))
+            lab.console.print(report.results_table(results_of_seed))
     else:
-        write_cards(lab, run(lab, model or (), jobs=jobs))
+        report.write_cards(lab, studies.reproduce(lab, model or (), jobs=jobs))
     processes.stop()
 
 
@@ -174,16 +171,14 @@ def claims(
     differently; false positive rates, which hang on single images, are only shown. The exit code is 0 if all hold.
     A set that is another here, though it has the same name, is said to be, and does not count.
     """
-    from prood import processes
-    from prood.evaluation import parse_radii
+    from prood import evaluation, processes, studies
     from prood.report.claims import claims_table
-    from prood.studies import check_claims
     from prood.studies.claims import Which
     from prood.studies.published import read_one
 
-    shown, radii = console(), [] if eps is None else parse_radii(eps)
+    shown, radii = console(), [] if eps is None else evaluation.parse_radii(eps)
     which = Which(separated(outside), radii, method)
-    found = check_claims(read_one(file), model, which, folder=folder, device=device, console=shown)
+    found = studies.check_claims(read_one(file), model, which, folder=folder, device=device, console=shown)
     if processes.is_main():
         shown.print(claims_table(found))
     processes.stop()
@@ -197,23 +192,22 @@ def claims(
 
 def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
     """Make experiments by the options of `table`, `figure` and `all`, then the page."""
-    from prood import processes
+    from prood import processes, studies
     from prood.report.experiments import EXPERIMENTS, perform_all
     from prood.report.experiments.document import write_page
     from prood.report.plots import check_packages
-    from prood.studies import Lab, study_of
 
     check_packages()
     try:
         seeds = tuple(map(int, asked["seeds"].split(",")))
     except ValueError:
         raise BadValue(f"{asked['seeds']!r} are no seeds: write numbers such as 0,1,2") from None
-    study = study_of(asked["recipe"])
+    study = studies.study_of(asked["recipe"])
     preset = asked["attacks"] or study.attacks
     attacked = asked["attacked"] or study.attacked
     study = replace(study, attacks=None if preset == "none" else preset, attacked=attacked)
     folder = asked["runs"] or Path("runs") / study.name
-    lab = Lab(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
+    lab = studies.Lab(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
     lab = replace(lab, command=_command(), console=console())
     # Tables first: they train the models, and figures show all that are there.
     ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")

@@ -62,18 +62,14 @@ def results(
 
 def info(run: Annotated[Path, MODEL]) -> None:
     """What a run or a model holds: networks, data and settings, how far training came, and its results."""
-    from prood.evaluation import read_results
-    from prood.models import model_path, read_metadata
+    from prood import evaluation, models, training
     from prood.report import results_table
-    from prood.training import describe
 
-    shown = console()
-    results = read_results(run)
-    file = model_path(run)
+    shown, results, file = console(), evaluation.read_results(run), models.model_path(run)
     # A folder of runs with their common results, such as the quickstart's, has no model of its own.
-    facts = describe(run) if results is None or file.is_file() else {}
+    facts = training.describe(run) if results is None or file.is_file() else {}
     if file.is_file():
-        about = read_metadata(run)
+        about = models.read_metadata(run)
         if about.threshold is not None:
             share = "" if about.tpr is None else f": {100 * about.tpr:g}% of in-distribution images are not"
             facts["threshold"] = f"an image is rejected below {about.threshold:g}{share}"

@@ -22,14 +22,13 @@ def quickstart(
     they are, GAUC guaranteed however an attacker changes them by up to ε per pixel. An interrupted quickstart continues
     where it stopped.
     """
-    from prood.report import results_table
-    from prood.studies import quickstart as run
+    from prood import report, studies
 
-    shown, report = console(), out / "report.html"
-    results = run(out, seed=seed, console=shown)
-    results.report(report)
-    shown.print(results_table(replace(results, evaluations=tuple(one for one in results if one.attacks))))
-    shown.print(f"curves, histograms and the worst images: {report}", soft_wrap=True, highlight=False)
+    shown, page = console(), out / "report.html"
+    results = studies.quickstart(out, seed=seed, console=shown)
+    results.report(page)
+    shown.print(report.results_table(replace(results, evaluations=tuple(one for one in results if one.attacks))))
+    shown.print(f"curves, histograms and the worst images: {page}", soft_wrap=True, highlight=False)
     shown.print(f"a page to try it with pictures: prood serve {out / 'prood'}", soft_wrap=True, highlight=False)
 
 
@@ -90,16 +89,16 @@ def train(
     module: Modules = None,
 ) -> None:
     """Train a network by a recipe into a run's folder."""
-    from prood import processes
+    from prood import processes, training
     from prood.studies.shift import choice_of_shift
-    from prood.training import load_recipe
-    from prood.training import train as fit
 
     given = {"seed": seed, "precision": precision, "compile": "true" if compile else None}
     settings = [f"train.{key}={value}" for key, value in given.items() if value is not None]
-    resolved = load_recipe(recipe, module or ()).with_settings(method, [*(set or ()), *settings])
+    resolved = training.load_recipe(recipe, module or ()).with_settings(method, [*(set or ()), *settings])
     shift = choice_of_shift(shift, prior)
-    fit(method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers)
+    training.train(
+        method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers
+    )
     if processes.is_main():
         print(f"wrote {run}")
     processes.stop()
@@ -113,13 +112,13 @@ def combine(
     prior: Prior = None,
 ) -> None:
     """ProoD-S: guard a classifier that is already trained with a discriminator, without further training."""
+    from prood import training
     from prood.studies.shift import choice_of_shift
-    from prood.training import combine as join
 
     chosen = choice_of_shift(shift, prior)
     if chosen is None:
         raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
-    join(classifier, discriminator, run, shift=chosen)
+    training.combine(classifier, discriminator, run, shift=chosen)
     print(f"wrote {run}")
 
 
@@ -142,15 +141,12 @@ def fuse(
     More than one shift: a guaranteed AUC as high as can be, at the AUC that you ask for. The certificate is that of the
     discriminator, as for every joint model.
     """
-    from prood.studies import fuse as join
+    from prood import studies, training
     from prood.studies.fusing import FuseOptions
     from prood.studies.shift import choice_of_shift
-    from prood.training import load_recipe
 
-    options = FuseOptions(auc_drop, choice_of_shift(shift, prior) or 0.0, eps)
-    made = join(
-        classifier, discriminator, run, recipe=load_recipe(recipe), options=options, resume=resume, device=device
-    )
+    options, both = FuseOptions(auc_drop, choice_of_shift(shift, prior) or 0.0, eps), training.load_recipe(recipe)
+    made = studies.fuse(classifier, discriminator, run, recipe=both, options=options, resume=resume, device=device)
     print(f"on held-back images: the classifier alone has AUC {made.classifier_auc:.2%}")
     for title, one in (("fused", made.fitted), ("with the best single shift", made.single)):
         print(f"{title}: AUC {one.auc:.2%}, GAUC {one.gauc:.2%} (at most {made.ceiling:.2%} with this discriminator)")

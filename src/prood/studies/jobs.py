@@ -17,14 +17,11 @@ from rich.console import Console
 from prood.errors import BadValue, Busy
 
 Task = TypeVar("Task", bound=Hashable)
+Needs = Mapping[Task, Collection[Task]]
 
 
 def carry_out(
-    needs: Mapping[Task, Collection[Task]],
-    action: Callable[[Task], Any],
-    *,
-    jobs: int = 1,
-    console: Console | None = None,
+    needs: Needs[Task], action: Callable[[Task], Any], *, jobs: int = 1, console: Console | None = None
 ) -> None:
     """Carry out `action` of every task, after those that it needs: of what may begin, what stands first.
 
@@ -33,7 +30,7 @@ def carry_out(
     error is raised.
     """
     if jobs == 1:
-        _several(needs, lambda task: _done(action(task)), 1)
+        _several(needs, lambda task: _done(action(task)), 1, None)
         return
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise BadValue("torchrun's processes work on one step together: leave out --jobs, or torchrun")
@@ -46,12 +43,7 @@ def carry_out(
             raise Busy("one of the processes was ended, perhaps for want of memory: try fewer --jobs") from None
 
 
-def _several(
-    needs: Mapping[Task, Collection[Task]],
-    begin: Callable[[Task], Future[float]],
-    jobs: int,
-    console: Console | None = None,
-) -> None:
+def _several(needs: Needs[Task], begin: Callable[[Task], Future[float]], jobs: int, console: Console | None) -> None:
     order = TopologicalSorter(needs)
     order.prepare()
     place = {task: number for number, task in enumerate(needs)}
