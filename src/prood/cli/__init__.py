@@ -4,7 +4,7 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -74,7 +74,9 @@ def main() -> None:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
             sys.exit(2)
-        _refuse(_usage(error))
+        fault = " ".join(error.format_message().split()).rstrip(".")  # with tabs in it
+        context = getattr(error, "ctx", None)
+        _refuse(f"{fault}: see '{context.command_path} --help'" if context else fault)  # where the right words are
 
 
 def _empty(words: list[str]) -> str:
@@ -85,12 +87,6 @@ def _empty(words: list[str]) -> str:
         if word.startswith("--") and word.find("=") == len(word) - 1:
             return word[:-1]
     return ""
-
-
-def _usage(error: Any) -> str:
-    """What is wrong with the words of the command line, and where the right ones are listed."""
-    fault = " ".join(error.format_message().split()).rstrip(".")  # with tabs in it
-    return f"{fault}: see '{error.ctx.command_path} --help'" if getattr(error, "ctx", None) else fault
 
 
 def _refuse(fault: str) -> NoReturn:

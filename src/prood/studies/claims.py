@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from prood.errors import Mismatch, NotFound
-from prood.evaluation import evaluate_run
-from prood.evaluation.results import Evaluation
+from prood.evaluation import Evaluation, evaluate_run
 from prood.evaluation.words import radius_text, set_name
 from prood.models import fingerprint, load
 from prood.studies.published import Published, method_of

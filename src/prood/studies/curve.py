@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from prood.bounds import Method
 from prood.data import ImageSet
 from prood.errors import BadValue, Unsupported
+from prood.evaluation import EvaluateOptions, auc
 from prood.evaluation.bench import CERTIFIED, Bench
-from prood.evaluation.metrics import auc
-from prood.evaluation.options import EvaluateOptions
 from prood.models import Confidence, Curve, Discriminator, InLogit
 
 Floats = NDArray[np.float64]

@@ -16,6 +16,8 @@ from rich.console import Console
 
 from prood.errors import BadValue, Busy
 
+START = "spawn"  # how a process begins: anew, as a copy of this one could not use a GPU that this one has used
+
 Task = TypeVar("Task", bound=Hashable)
 Needs = Mapping[Task, Collection[Task]]
 
@@ -35,7 +37,7 @@ def carry_out(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise BadValue("torchrun's processes work on one step together: leave out --jobs, or torchrun")
     threads = max(1, torch.get_num_threads() // jobs)
-    context = multiprocessing.get_context("spawn")  # a copy of this process could not use a GPU that it has used
+    context = multiprocessing.get_context(START)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(threads,)) as pool:
         try:
             _several(needs, lambda task: pool.submit(_timed, action, task), jobs, console or Console())

@@ -8,18 +8,15 @@ from typing import Any
 
 import torch
 
-from prood import data, processes
+from prood import data, evaluation, processes
 from prood.atomic import write_text
 from prood.detector import Detector
 from prood.detector.files import CALIBRATION_FILE, save_calibration
 from prood.evaluation import Results, evaluate_run
-from prood.evaluation import evaluate as evaluate_model
-from prood.evaluation import threshold as threshold_at
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
+from prood.studies import published
 from prood.studies.graph import Measure, Node
-from prood.studies.published import has_news, portable, read_json
-from prood.studies.published import publish as write
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
 from prood.training import combine, held_back, train
@@ -73,8 +70,9 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
     for name in ("recipe.json", "metrics.jsonl"):
         shutil.copy(before / name, run / name)
-    facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "inside", "data")}
-    threshold = threshold_at(confidence.cpu().numpy(), ACCEPT)
+    kept = ("classes", "eps", "recipe", "seed", "inside", "data")
+    facts = {name: published.portable(getattr(about, name)) for name in kept}
+    threshold = evaluation.threshold(confidence.cpu().numpy(), ACCEPT)
     save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=ACCEPT, **facts)
 
 
@@ -113,7 +111,7 @@ def shift_of(site: Site, node: Node, seed: int | None) -> float:
     file = site.public_shift(node.discriminator)
     if chooses(site, node.discriminator):
         file = site.shift_file(node.discriminator, seed if site.own_shifts else site.home)
-    return float(read_json(file)["chosen"])
+    return float(published.read_json(file)["chosen"])
 
 
 def choose(site: Site, discriminator: str, seed: int | None) -> None:
@@ -157,7 +155,7 @@ def still_holds(site: Site, discriminator: str, seed: int | None) -> bool:
     file = site.shift_file(discriminator, seed)
     if not file.is_file():
         return False
-    content = read_json(file)
+    content = published.read_json(file)
     shifts, known = tuple(one.get("shift") for one in content.get("candidates", ())), content.get("weights", {})
     here = [run for run in (site.study.shift_by, discriminator) if run is not None and site.has(run, seed)]
     return shifts == SHIFTS and all(known.get(run) == site.weights(run, seed) for run in here)
@@ -172,18 +170,12 @@ def evaluate(site: Site, node: Node, seed: int | None, measure: Measure) -> Resu
     radii = list(measure.eps or site.radii)
     attacks, limit = (study.attacks, study.attacked) if measure.attacked else (None, study.limit)
     method = measure.bound or study.bound or site.recipe.evaluate_for(node.method).method
-    options: dict[str, Any] = {
-        "eps": radii[:1] if measure.first else radii,
-        "attacks": attacks,
-        "limit": planned.limit if limit is None else limit,
-        "method": method,
-        "device": site.device,
-        "console": site.console,
-    }
+    options: dict[str, Any] = {"eps": radii[:1] if measure.first else radii, "attacks": attacks, "method": method}
+    options |= {"limit": planned.limit if limit is None else limit, "device": site.device, "console": site.console}
     run = site.place(node.name, seed)
     if study.together:
         model, _ = load(run)
-        return evaluate_model(model, **site.sets, name=node.title, folder=site.folder, **options)
+        return evaluation.evaluate(model, **site.sets, name=node.title, folder=site.folder, **options)
     compile = attacks in ("paper", "strong") and processes.device(site.device).type == "cuda"  # pays there
     return evaluate_run(run, inside=site.inside_name, outside=planned.outside, compile=compile, **options)
 
@@ -192,7 +184,7 @@ def publish(site: Site, node: Node, seed: int | None) -> None:
     """Write what a run's folder says into the published file, if that does not say it yet."""
     if processes.is_main():  # it alone looks whether there is news: it is the one that writes
         run, before = site.place(node.name, seed), site.read(node.name, seed)
-        if before is None or before.weights != site.weights(node.name, seed) or has_news(run, before):
+        if before is None or before.weights != site.weights(node.name, seed) or published.has_news(run, before):
             file = site.file(node.name, seed)
-            write(run, file, command=site.command, title=node.title, outside=site.against, seed=seed)
+            published.publish(run, file, command=site.command, title=node.title, outside=site.against, seed=seed)
     processes.barrier()

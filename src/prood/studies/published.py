@@ -20,7 +20,7 @@ from prood.training import Run
 
 FORMAT = 1
 SHIFT_FILE, SPEED_FILE, NOTES_FILE = "shift.json", "gpu.json", "notes.md"  # of another form, among the published ones
-EXPERIMENTS_FOLDER = "experiments"  # likewise: tables and figures of the paper, see prood.reproduce
+EXPERIMENTS_FOLDER = "experiments"  # likewise: tables and figures of the paper, see prood.report.experiments
 _MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
 _EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
 _EVALUATION += ("seconds", "machine", "fingerprints")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -81,10 +81,9 @@ class Group:
         """The methods that prove the guaranteed AUCs; none where nothing is proved."""
         return {method_of(one) for one in self.used("gauc", outside, eps) if one.gauc > 0}
 
-    def evaluated(self, sets: Iterable[str], eps: float) -> Group:
+    def evaluated(self, sets: Collection[str], eps: float) -> Group:
         """The seeds that were evaluated at this radius on any of the sets; all of them, if none was."""
-        names = list(sets)
-        found = tuple(member for member in self.members if any(member.at(name, eps) for name in names))
+        found = tuple(member for member in self.members if any(member.at(name, eps) for name in sets))
         return Group(found or self.members)
 
     def only(self, *methods: str) -> Group:

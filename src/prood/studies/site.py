@@ -9,7 +9,6 @@ import torch
 from rich.console import Console
 
 from prood import data
-from prood.data import ImageSet
 from prood.errors import BadValue
 from prood.evaluation import EvaluateOptions
 from prood.evaluation.runs import counterpart, part_of
@@ -110,11 +109,11 @@ class Site:
             )
         return found
 
-    def inside(self) -> ImageSet:
+    def inside(self) -> data.ImageSet:
         """All images of it."""
         return data.load(self.inside_name)
 
-    def outside(self) -> dict[str, ImageSet]:
+    def outside(self) -> dict[str, data.ImageSet]:
         """The test out-distributions by name, and of each the images that evaluations take."""
         planned = self.recipe.evaluate
         return {name: part_of(name, self.inside(), planned.limit, seed=0) for name in planned.outside}
@@ -125,7 +124,7 @@ class Site:
         inside = self.inside()
         return {"inside": inside, "outside": {name: data.load(name, like=inside) for name in self.study.together}}
 
-    def held_back(self) -> tuple[ImageSet, ImageSet]:
+    def held_back(self) -> tuple[data.ImageSet, data.ImageSet]:
         """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""
         return images_to_choose_by(self.recipe)
 
