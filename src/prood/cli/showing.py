@@ -11,6 +11,8 @@ from typer import Argument, Option
 from prood.cli.options import MODEL, console
 from prood.errors import Mismatch
 
+DOCS = Path("docs")
+
 
 def report(
     runs: Annotated[list[Path], Argument(metavar="RUN…", help="Evaluated runs, or folders of such.")],
@@ -36,9 +38,7 @@ def report(
 
 def results(
     folder: Annotated[Path, Argument(help="Folder of published results.")] = Path("results"),
-    docs: Annotated[Path, Option(help="Folder for the pages results.md and experiments.md, and for figures.")] = Path(
-        "docs"
-    ),
+    docs: Annotated[Path, Option(help="Folder for the pages results.md and experiments.md, and for figures.")] = DOCS,
     check: Annotated[
         bool, Option("--check", help="Write nothing; fail if a page is not what would be written.")
     ] = False,
