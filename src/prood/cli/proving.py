@@ -121,14 +121,13 @@ def verify(
         )
     if not as_json:
         shown.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    said = {
-        outcome: f"{count} of {sum(counts.values())} certificates are {outcome}" for outcome, count in counts.items()
-    }
+    every = sum(counts.values())
     if counts["refuted"]:
-        raise Refuted(said["refuted"])
+        raise Refuted(f"{counts['refuted']} of {every} certificates are refuted")
     if note and strict:
         raise Damaged(f"{certificates} is not whole: {note}")
     if counts["not decided"]:
+        text = f"{counts['not decided']} of {every} certificates are not decided"
         if strict:
-            raise ProodError(said["not decided"])
-        aside.print(f"note: {said['not decided']}: they may be true")
+            raise ProodError(text)
+        aside.print(f"note: {text}: they may be true")

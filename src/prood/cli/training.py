@@ -145,7 +145,7 @@ def fuse(
     from prood.studies.fusing import FuseOptions
     from prood.studies.shift import choice_of_shift
 
-    options, both = FuseOptions(auc_drop, choice_of_shift(shift, prior) or 0.0, eps), training.load_recipe(recipe)
+    both, options = training.load_recipe(recipe), FuseOptions(auc_drop, choice_of_shift(shift, prior) or 0.0, eps)
     made = studies.fuse(classifier, discriminator, run, recipe=both, options=options, resume=resume, device=device)
     print(f"on held-back images: the classifier alone has AUC {made.classifier_auc:.2%}")
     for title, one in (("fused", made.fitted), ("with the best single shift", made.single)):

@@ -59,10 +59,6 @@ class Pairs:
         """The GAUC of g alone, which no joint score that is bounded through g exceeds."""
         return auc(self.g_in, self.bound_out)
 
-    def half(self, which: int) -> Pairs:
-        """Every second image: to fit on one half (0) and to measure on the other (1)."""
-        return Pairs(*(values[which::2] for values in vars(self).values()))
-
 
 def pairs(
     classifier: nn.Module,

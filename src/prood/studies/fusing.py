@@ -74,10 +74,8 @@ def fuse(
         raise NotFound(f"{discriminator} was not trained for a radius: give one with --eps")
     inside, outside = images_to_choose_by(recipe)
     if g.image != inside.shape:
-        raise Mismatch(
-            f"recipe {recipe.name!r} has images of shape {inside.shape}, and {discriminator} takes {g.image}: "
-            "name the recipe that it was trained by with --recipe"
-        )
+        fault = f"recipe {recipe.name!r} has images of shape {inside.shape}, and {discriminator} takes {g.image}"
+        raise Mismatch(f"{fault}: name the one that it was trained by with --recipe")
     resolved: dict[str, Any] = {
         "method": "fuse",
         "classifier_run": str(classifier),

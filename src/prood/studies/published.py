@@ -110,10 +110,8 @@ def publish(
     insides = sorted({set_name(one.inside) for one in found})
     inside = insides[0] if len(insides) == 1 else set_name(own_test_set(about) or "")
     if inside not in insides:
-        raise Mismatch(
-            f"{run} was evaluated on several in-distributions ({', '.join(insides)}), and none is known to be its own: "
-            f"remove {run / RESULTS_FILE} and evaluate on one of them"
-        )
+        fault = f"{run} was evaluated on several in-distributions ({', '.join(insides)}), and none is known as its own"
+        raise Mismatch(f"{fault}: remove {run / RESULTS_FILE} and evaluate on one of them")
     results = _on(inside, found)
     before = read_one(Path(file)) if Path(file).is_file() else None
     kept = before if before is not None and before.weights == weights else None

@@ -103,10 +103,8 @@ class Site:
         trained_on = self.recipe.data.inside
         found = self.study.inside or counterpart(trained_on if ":" in trained_on else f"{trained_on}:train")
         if found is None:
-            raise BadValue(
-                f"recipe {self.name!r} does not say which test set belongs to {trained_on}: call it FOLDER/train or "
-                "FOLDER/train.npz, and the test set beside it FOLDER/test or FOLDER/test.npz"
-            )
+            fault = f"recipe {self.name!r} does not say which test set belongs to {trained_on}"
+            raise BadValue(f"{fault}: call it FOLDER/train (or train.npz), and the test set FOLDER/test (or test.npz)")
         return found
 
     def inside(self) -> data.ImageSet:
