@@ -10,7 +10,7 @@ from typing import Protocol
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, radius_text
 from prood.report.table import GREY_NOTE, MEANING, WHAT, Table, tables
-from prood.studies.seeds import Statistic
+from prood.studies.rows import Statistic
 
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},

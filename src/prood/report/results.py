@@ -9,9 +9,8 @@ from prood.errors import Damaged
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
 from prood.report.formats import code, escaped, markdown_table, model_name, model_row, text_of
 from prood.report.table import MEANING
-from prood.studies.paper import PaperRow, paper, paper_rows
 from prood.studies.published import NOTES_FILE, SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published
-from prood.studies.seeds import Group, grouped
+from prood.studies.rows import Group, PaperRow, grouped, paper, paper_rows
 
 HEAD = """# Results
 

@@ -8,8 +8,7 @@ from prood.report.formats import escaped, markdown_table
 from prood.studies import Published
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
-from prood.studies.profiles import MEANS, Profile
-from prood.studies.properties import Mark, judged
+from prood.studies.properties import MEANS, Mark, Profile, judged
 
 TICKS = {
     "OE": ("yes", "yes", "no", "no", "no"),

@@ -10,9 +10,8 @@ from prood.report.formats import escaped, markdown_table, model_name, model_row
 from prood.studies import Group
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
-from prood.studies.paper import paper_rows
 from prood.studies.published import method_of
-from prood.studies.seeds import Statistic
+from prood.studies.rows import Statistic, paper_rows
 
 HEADINGS = METRICS["auc"] | METRICS["fpr"]
 OTHERS = ("Plain", "OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD")
