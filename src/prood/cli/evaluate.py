@@ -58,7 +58,7 @@ def evaluate(
     from prood import processes
     from prood.cli.console import console
     from prood.evaluation import evaluate_run, parse_radii
-    from prood.methods.modules import load_modules
+    from prood.methods.declaring import load_modules
     from prood.report import results_table
 
     load_modules(module or ())

@@ -19,9 +19,6 @@ from prood.models.architectures import Spec
 from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
 from prood.models.mixtures import GAP, Mixture, MixtureRatio
 
-ROUNDS = 20
-"""Of the clustering that the mixtures start from."""
-
 
 @register
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def _cluster(part: Mixture, points: Tensor) -> Tensor:
     """Lloyd's clustering from the first points; the σ of each cluster, for spherical Gaussians."""
     count, dimension = part.centres.shape
     centres = points[:count].clone()
-    for _ in range(ROUNDS):
+    for _ in range(20):
         nearest = torch.cdist(points, centres).argmin(1)
         sizes = nearest.bincount(minlength=count)
         sums = torch.zeros_like(centres).index_add_(0, nearest, points)

@@ -1,26 +1,28 @@
-"""How a method is declared: its options, each with a default and a meaning, and its place in the registry."""
+"""How a method is declared: its options, each with a default and a meaning, and its place in the registry; and how
+modules that declare some are imported, which runs their code and is therefore done on request only."""
 
 from __future__ import annotations
 
 import math
 import re
+import sys
+from collections.abc import Sequence
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from prood.errors import AlreadyThere, BadValue, UnknownName, first_line
+from prood.errors import AlreadyThere, BadValue, NotFound, ProodError, UnknownName, first_line
 
 if TYPE_CHECKING:
     from prood.methods.base import Method
 
 METHODS: dict[str, type[Method]] = {}
 """Every declared method by its name: the word of the command line, and of its tables in a recipe."""
-GROUP = "prood.methods"
-"""Entry points of installed packages, each a module that declares methods: `[project.entry-points."prood.methods"]`."""
-RESERVED = ("classifier", "combine", "fuse")
 
 T = TypeVar("T")
 M = TypeVar("M", bound="type[Method]")
@@ -63,8 +65,8 @@ def register(kind: M) -> M:
     lacking = [key for key in ("name", "title", "summary") if not isinstance(getattr(kind, key, None), str)]
     if lacking:
         raise BadValue(f"{kind.__name__} is not a method yet: declare {' and '.join(lacking)} in the class")
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", kind.name) or kind.name in RESERVED:
-        raise BadValue(f"a method's name must be a word in lower case, not {kind.name!r} nor one of {RESERVED}")
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", kind.name) or kind.name in ("classifier", "combine", "fuse"):
+        raise BadValue(f"{kind.name!r} is no method's name: take a lower-case word, not classifier, combine or fuse")
     if "__dataclass_params__" not in vars(kind):
         raise BadValue(f"{kind.__name__} is not a dataclass: write @dataclass(frozen=True) below @register")
     for item in fields(kind):
@@ -90,10 +92,50 @@ def method(name: str) -> type[Method]:
 
 @cache
 def load_installed() -> None:
-    """Let installed packages declare their methods, once; not while this room is imported, which they import too."""
-    for entry in entry_points(group=GROUP):
+    """Let installed packages declare their methods, once; not while this room is imported, which they import too.
+
+    Each entry point of `[project.entry-points."prood.methods"]` is a module that declares some.
+    """
+    for entry in entry_points(group="prood.methods"):
         try:
             import_module(entry.module)
         except Exception as error:
             package = entry.dist.name if entry.dist else entry.module
             raise BadValue(f"the methods of {package} cannot be loaded: {first_line(error)}") from None
+
+
+def load_modules(names: Sequence[str], folder: Path | None = None) -> None:
+    """Import each, once: a file FILE.py, or a module that Python finds by name, else as a file in the folder."""
+    for name in names:
+        file = Path(folder or ".", name if name.endswith(".py") else name.replace(".", "/") + ".py")
+        try:
+            if name.endswith(".py"):
+                _load_file(file)
+                continue
+            try:
+                import_module(name)
+            except ModuleNotFoundError as error:
+                if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                    raise  # the module is there, and imports another one that is not
+                _load_file(file)
+        except ProodError:
+            raise
+        except Exception as error:
+            raise BadValue(f"module {name} cannot be imported: {type(error).__name__}: {first_line(error)}") from None
+
+
+def _load_file(file: Path) -> None:
+    path = str(file.resolve())
+    if path in sys.modules:  # a file has no name that others may not have too
+        return
+    if not file.is_file():
+        raise NotFound(f"there is no module {file}: name a FILE.py, or a module that Python finds")
+    spec = spec_from_file_location(path, path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[path] = module_from_spec(spec)  # dataclasses look for their module here
+    try:
+        spec.loader.exec_module(sys.modules[path])
+    except BaseException:
+        del sys.modules[path]
+        raise

@@ -5,7 +5,7 @@ from torch import nn
 
 from prood.data import Images
 from prood.errors import BadValue, Mismatch, first_line
-from prood.methods.attack import deployed
+from prood.methods.base import deployed
 from prood.models import ProoD, score_of
 from prood.models.architectures import takes
 from prood.training.recipe import Recipe

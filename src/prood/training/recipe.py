@@ -15,8 +15,7 @@ from prood.data import Augment
 from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
-from prood.methods.declaring import check, load_installed, option, required
-from prood.methods.modules import load_modules
+from prood.methods.declaring import check, load_installed, load_modules, option, required
 from prood.training.options import TrainOptions
 from prood.training.tables import checked, only, only_usual, pick, sub, value_of
 
