@@ -329,7 +329,7 @@ def test_semi_joint_training_needs_a_discriminator(runs: Path, recipe: Recipe, t
     for wrong in ("plain", "prood"):
         with pytest.raises(Mismatch):
             fit("prood", recipe, tmp_path / "run", discriminator=runs / wrong)
-    with pytest.raises(Mismatch):
+    with pytest.raises(NotFound):
         fit("prood", recipe, tmp_path / "run", discriminator=tmp_path / "nowhere")
     for options in ({"discriminator": runs / "discriminator"}, {"shift": 1.0}):
         with pytest.raises(BadValue, match=r"--discriminator.*--shift"):
@@ -361,7 +361,7 @@ def test_combine_refuses_the_wrong_kinds(runs: Path, tmp_path: Path) -> None:
     for wrong, kind in (("discriminator", "Discriminator"), ("prood", "ProoD")):
         with pytest.raises(Mismatch, match=kind):
             combine(runs / wrong, runs / "discriminator", tmp_path / "run", shift=0.0)
-    with pytest.raises(NotFound):
+    with pytest.raises(Mismatch):
         combine(runs / "oe", runs / "oe", tmp_path / "run", shift=0.0)
     with pytest.raises(NotFound):
         combine(tmp_path / "nowhere", runs / "discriminator", tmp_path / "run", shift=0.0)

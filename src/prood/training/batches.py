@@ -12,9 +12,8 @@ from prood.errors import Mismatch
 from prood.methods import Batch
 from prood.training.options import TrainOptions
 
-# Streams of random numbers that must not repeat each other.
 INSIDE, OUTSIDE, NOISE = range(3)
-
+"""Streams of random numbers that must not repeat each other."""
 AHEAD_VALUES = 2**25
 """At most so many pixel values are augmented together and wait on the GPU."""
 
@@ -40,12 +39,9 @@ class Batches:
         if batch % processes.world_size():
             raise Mismatch(f"batch = {batch} must be a multiple of the {processes.world_size()} processes")
         if outside is not None and outside.shape != inside.shape:
-            raise Mismatch(
-                f"{inside.name} and {outside.name} have images of different shapes, {inside.shape} and {outside.shape}"
-                ": store the second in the shape of the first, or give a folder: of pictures, which are fitted"
-            )
-        self.seed, self.augment, self.noise, self.device = seed, augment, noise, device
-        self.batch = batch
+            fault = f"{outside.name} has images of shape {outside.shape}, but {inside.name} of shape {inside.shape}"
+            raise Mismatch(f"{fault}: store them in that shape, or give a folder: of pictures, which are fitted")
+        self.batch, self.seed, self.augment, self.noise, self.device = batch, seed, augment, noise, device
         on_gpu = device.type == "cuda"
         self.apply = augment.on_device if on_gpu else augment.apply
         if options.compile and on_gpu:
@@ -76,8 +72,8 @@ class Batches:
         if not self.noise:
             return batch_in, batch_out
         if batch_out is None:  # noise is for attacks: on the out-distribution, or on all there is
-            return replace(batch_in, noise=self._noise(step, batch_in.images)), None
-        return batch_in, replace(batch_out, noise=self._noise(step, batch_out.images))
+            return self._noisy(batch_in, step), None
+        return batch_in, self._noisy(batch_out, step)
 
     def _make(self, steps: range) -> list[tuple[Batch, Batch | None]]:
         """The batches of these steps. Both sets at once, as it is the number of operations that costs."""
@@ -99,8 +95,7 @@ class Batches:
         ]
         return torch.cat([processes.own_rows(rows) for rows in drawn])
 
-    def _noise(self, step: int, like: Tensor) -> Tensor:
-        shape = (self.batch, *like.shape[1:])
+    def _noisy(self, batch: Batch, step: int) -> Batch:
         source = generator(self.seed, NOISE, step, device=self.device)
-        noise = torch.rand(shape, generator=source, device=self.device) * 2 - 1
-        return processes.own_rows(noise)
+        noise = torch.rand((self.batch, *batch.images.shape[1:]), generator=source, device=self.device) * 2 - 1
+        return replace(batch, noise=processes.own_rows(noise))

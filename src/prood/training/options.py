@@ -11,15 +11,12 @@ from prood.errors import BadValue
 from prood.methods.declaring import check, option
 from prood.models.mixtures import MixtureRatio
 
-MOST_EPOCHS = 10**9
-"""More are taken for a mistake, before their steps are counted."""
-
 
 @dataclass(frozen=True)
 class TrainOptions:
     """Lengths and places in the schedule are in epochs of the in-distribution set."""
 
-    epochs: float = option(10, "length, in epochs of the in-distribution", high=MOST_EPOCHS, above=True)
+    epochs: float = option(10, "length, in epochs of the in-distribution", high=10**9, above=True)  # more is a mistake
     batch: int = option(128, "in-distribution images a step over all processes, as many of the other set", low=1)
     optimizer: Literal["adam", "sgd"] = option("adam", "adam or sgd")
     lr: float = option(1e-3, "learning rate, before warmup, drops and decay", above=True)
@@ -42,10 +39,8 @@ class TrainOptions:
         if self.nesterov and not self.momentum:
             raise BadValue("nesterov needs a momentum above 0")
         if self.decay_from is not None and self.decay_from >= self.epochs:
-            raise BadValue(
-                f"decay_from = {self.decay_from:g} must lie before the last epoch, {self.epochs:g}: "
-                f"change both, for instance train.decay_from={self.epochs / 2:g}"
-            )
+            change = f"change both, for instance train.decay_from={self.epochs / 2:g}"
+            raise BadValue(f"decay_from = {self.decay_from:g} is not before the last epoch, {self.epochs:g}: {change}")
 
     def learning_rate(self, epoch: float) -> float:
         """The learning rate at a (fractional) epoch."""
@@ -58,8 +53,7 @@ class TrainOptions:
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         apart = NegativeLinear, MixtureRatio  # to pull their weights to zero would make −1 of them, or move centres
-        last = [p for m in model.modules() if isinstance(m, apart) for p in m.parameters()]
-        undecayed = {id(parameter) for parameter in last}
+        undecayed = {id(p) for m in model.modules() if isinstance(m, apart) for p in m.parameters()}
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         groups = [
             {"params": [p for p in trained if id(p) not in undecayed], "weight_decay": self.weight_decay},

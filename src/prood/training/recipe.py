@@ -135,16 +135,12 @@ class Recipe:
         return self.train[method]
 
     def _document(self) -> dict[str, Any]:
-        networks = {"classifier": self.classifier, "discriminator": self.discriminator} | self.own_networks
-        return {
-            "modules": self.modules,
-            "data": asdict(self.data),
-            "augment": asdict(self.augment) | _copied(self.own_augment),
-            "networks": _copied(networks),
-            "train": _copied(self.train),
-            "joint": {"shift": self.shift},
-            "evaluate": asdict(self.evaluate) | _copied(self.own_evaluate),
-        }
+        """What `parse` would make it of again; a copy of all dictionaries, free to be changed."""
+        of = asdict(self)
+        networks = {key: of[key] for key in ("classifier", "discriminator")} | of["own_networks"]
+        document = {key: of[key] for key in ("modules", "data", "train")}
+        document |= {key: of[key] | of[f"own_{key}"] for key in ("augment", "evaluate")}
+        return document | {"networks": networks, "joint": {"shift": self.shift}}
 
 
 def recipe_names() -> list[str]:
@@ -167,7 +163,7 @@ def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a number of thousands of digits, too deep
         raise BadValue(f"recipe {name!r} is not valid TOML: {error}") from None
     load_modules(modules)
-    load_modules(_modules(document), Path(name).parent)
+    load_modules(checked(document.get("modules", ()), tuple[str, ...], "modules"), Path(name).parent)
     recipe = parse(document, Path(name).stem, _head(text))
     return replace(recipe, modules=tuple(dict.fromkeys((*recipe.modules, *modules))))
 
@@ -183,12 +179,13 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     )
     only(networks, ("classifier", "discriminator", *METHODS), "[networks]")
     only(joint, ("shift",), "[joint]")
-    named: list[tuple[str, dict[str, Any], type[Any]]]
-    named = [("data", data, DataTable), ("augment", augment, Augment), ("evaluate", evaluate, EvaluateTable)]
-    named += [(f"augment.{method}", table, Augment) for method, table in own_augment.items()]
-    named += [(f"evaluate.{method}", table, EvaluateTable) for method, table in own_evaluate.items()]
-    for word, table, kind in named:
-        only(table, (), f"[{word}]", kind)
+    only(data, (), "[data]", DataTable)
+    only(augment, (), "[augment]", Augment)
+    only(evaluate, (), "[evaluate]", EvaluateTable)
+    for method, table in own_augment.items():
+        only(table, (), f"[augment.{method}]", Augment)
+    for method, table in own_evaluate.items():
+        only(table, (), f"[evaluate.{method}]", EvaluateTable)
     for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
         if key not in table:
             raise BadValue(f"recipe {name!r} does not say which {key} to use")
@@ -204,7 +201,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         shift=checked(joint.get("shift", 0.0), float, "shift"),
         evaluate=pick(EvaluateTable, evaluate),
         own_evaluate=own_evaluate,
-        modules=_modules(document),
+        modules=checked(document.get("modules", ()), tuple[str, ...], "modules"),
         description=description,
     )
     for method in METHODS:
@@ -216,15 +213,6 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
             raise type(error)(f"[train.{method}]: {error}") from None
         only(table, (), f"[train.{method}]", TrainOptions, type(settings))
     return recipe
-
-
-def _modules(document: Mapping[str, Any]) -> tuple[str, ...]:
-    names: tuple[str, ...] = checked(document.get("modules", ()), tuple[str, ...], "modules")
-    return names
-
-
-def _copied(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: dict(table) for name, table in tables.items()}
 
 
 def _head(text: str) -> str:

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from prood.errors import BadValue, UnknownName, first_line
 
-DEEPEST = 20
-"""More tables or lists within each other than any recipe has."""
+DEEPEST = 20  # more tables or lists within each other than any recipe has
 
 T = TypeVar("T")
 

@@ -1,34 +1,30 @@
-"""Train a method by its recipe into a run's folder."""
+"""Train a method by its recipe into a run's folder, or put two models of such folders together into another."""
 
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+import torch
 from rich.console import Console
 from torch import nn
 
 from prood import processes
-from prood.errors import Diverged
-from prood.methods import Objective
-from prood.models import ProoD, load, save
+from prood.errors import BadValue, Diverged, Mismatch
+from prood.methods import Method, Objective
+from prood.models import Discriminator, Metadata, ProoD, load, save
 from prood.training.batches import Batches
-from prood.training.joint import frozen_discriminator
+from prood.training.ingredients import answer, class_names, make_network, training_set, try_out
 from prood.training.loop import fit
-from prood.training.networks import make_network, try_out
 from prood.training.recipe import Recipe
 from prood.training.run import Run
-from prood.training.sets import class_names, training_set
 
 
 class How(TypedDict, total=False):
     """How a run is carried out; nothing of this changes its weights."""
 
     resume: bool
-    """Continue the run that is in the folder, if there is one."""
     device: str | None
-    """By default a GPU if there is one, else the CPU."""
     workers: int | None
-    """Processes that read the images of a set that is too big for memory."""
     console: Console | None
 
 
@@ -61,14 +57,9 @@ def train(
         resolved |= {"discriminator_run": str(discriminator), "shift": shift}
         model = ProoD(model, frozen, shift)
     model.to(target)
+    augment = recipe.augment_for(method)
     batches = Batches(
-        inside,
-        outside,
-        options,
-        augment=recipe.augment_for(method),
-        noise=declared.needs_noise,
-        device=target,
-        workers=how.get("workers"),
+        inside, outside, options, augment=augment, noise=declared.needs_noise, device=target, workers=how.get("workers")
     )
     try_out(model, recipe, method, inside, target)
 
@@ -98,3 +89,50 @@ def train(
     if metrics and isinstance(declared, Objective) and (complaint := declared.diagnose(metrics)):
         raise Diverged(f"{folder.folder} was trained to the end, but {complaint}")
     return model
+
+
+def combine(
+    classifier: Path | str, discriminator: Path | str, run: Path | str, *, shift: float, resume: bool = False
+) -> ProoD:
+    """ProoD-S (Algorithm 2): a classifier and a discriminator that were trained apart, as one joint model."""
+    f, about_f = load(classifier)
+    if isinstance(f, Discriminator | ProoD):
+        raise Mismatch(f"{classifier} holds a {type(f).__name__}: give a plain classifier to combine")
+    g, about_g = _discriminator(discriminator)
+    model = ProoD(f, g, shift).eval()
+    answer(model, torch.full((1, *g.image), 0.5), f"{classifier} does not take the images of {discriminator}")
+    parts = {"classifier_run": str(classifier), "discriminator_run": str(discriminator), "shift": shift}
+    resolved = {"method": "combine", **parts, "evaluate": evaluate_of_parts(about_f, about_g)}
+    folder = Run(run)
+    folder.open(resolved, resume=resume, at_once=True)
+    facts: dict[str, Any] = {"classes": about_f.classes, "eps": about_g.eps, "inside": about_f.inside}
+    save(model, folder.model, recipe=resolved, data=about_f.data | about_g.data, **facts)
+    return model
+
+
+def evaluate_of_parts(classifier: Metadata, discriminator: Metadata) -> dict[str, Any]:
+    """[evaluate] of a joint model: the classifier's, but for the method, as it is g that is certified."""
+    tables = [(about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator)]
+    rest = {key: value for key, value in tables[0].items() if key != "method"}
+    return rest | ({"method": tables[1]["method"]} if "method" in tables[1] else {})
+
+
+def frozen_discriminator(
+    method: Method, path: Path | str | None, shift: float | None, device: torch.device
+) -> tuple[Discriminator | None, dict[str, Any]]:
+    """The discriminator of a joint model, and what its file says of its radius and data; None for other methods."""
+    if method.kind != "joint":
+        if path is not None or shift is not None:
+            raise BadValue(f"--discriminator and --shift belong to 'prood train prood', not to {method.name}")
+        return None, {}
+    if path is None:
+        raise BadValue("semi-joint training needs a trained discriminator: give one with --discriminator RUN")
+    model, about = _discriminator(path, device)
+    return model.requires_grad_(False), {"eps": about.eps, "data": about.data}
+
+
+def _discriminator(path: Path | str, device: str | torch.device = "cpu") -> tuple[Discriminator, Metadata]:
+    model, about = load(path, device=device)
+    if not isinstance(model, Discriminator):
+        raise Mismatch(f"{path} holds no discriminator: train one with 'prood train discriminator'")
+    return model, about

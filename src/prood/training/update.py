@@ -49,19 +49,16 @@ class Update:
     def __call__(self, batch_in: Batch, batch_out: Batch | None, epoch: float, rate: float) -> None:
         self.epoch.fill_(epoch)
         for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+            group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
         self.count += 1
         if self.stream is None:
             self._run(batch_in, batch_out)
-            return
-        self._hold(batch_in, batch_out)
-        if self.graph is None:
-            self._prepare(self.stream)
         else:
-            self.graph.replay()
+            self._hold(batch_in, batch_out)
+            if self.graph is None:
+                self._prepare(self.stream)
+            else:
+                self.graph.replay()
 
     def _hold(self, batch_in: Batch, batch_out: Batch | None) -> None:
         """Copy the batches to where the captured step reads them."""
@@ -69,8 +66,9 @@ class Update:
             self.held = _held(batch_in), None if batch_out is None else _held(batch_out)
             return
         for batch, place in zip((batch_in, batch_out), self.held, strict=True):
-            if batch is not None and place is not None:
-                _copy(batch, place)
+            if batch is not None:
+                for name, part in _parts(batch):
+                    getattr(place, name).copy_(part, non_blocking=True)
 
     def means(self) -> dict[str, float]:
         """The averages of the loss and of what the objective logged, since the last time. Waits for the device."""
@@ -124,10 +122,7 @@ def _compiler() -> Iterator[None]:
     import torch._dynamo.config as dynamo_config  # slow to import, and for this alone
     import torch._functorch.config as functorch_config
 
-    with (
-        functorch_config.patch(ban_recompute_used_far_apart=False),
-        dynamo_config.patch(recompile_limit=64),
-    ):
+    with functorch_config.patch(ban_recompute_used_far_apart=False), dynamo_config.patch(recompile_limit=64):
         yield
 
 
@@ -135,11 +130,6 @@ def _held(batch: Batch) -> Batch:
     """A copy to which later batches are copied; pixels channels last, as fast convolutions want them."""
     formats = {True: torch.channels_last, False: torch.contiguous_format}
     return replace(batch, **{name: part.clone(memory_format=formats[part.ndim == 4]) for name, part in _parts(batch)})
-
-
-def _copy(batch: Batch, held: Batch) -> None:
-    for name, part in _parts(batch):
-        getattr(held, name).copy_(part, non_blocking=True)
 
 
 def _parts(batch: Batch) -> list[tuple[str, Tensor]]:
