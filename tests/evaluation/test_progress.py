@@ -7,7 +7,7 @@ from rich.console import Console
 from prood.attacks import APGD
 from prood.evaluation import EvaluateOptions
 from prood.evaluation.bench import Bench
-from prood.evaluation.progress import Bar
+from prood.evaluation.evaluator import Bar
 from prood.models import score_of
 
 

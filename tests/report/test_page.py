@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from prood.evaluation.metrics import threshold
-from prood.evaluation.results import Results
-from prood.evaluation.scores import Scores
+from prood.evaluation.results import Results, Scores
 from prood.report.charts import has_certificate, histogram
 from prood.report.gallery import confidence, picked, shown_each
 from prood.report.page import page

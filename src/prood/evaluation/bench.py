@@ -1,8 +1,12 @@
-"""Scores, bounds and attacked scores of whole image sets: batch by batch, and shared among processes."""
+"""Scores, bounds and attacked scores of whole image sets: batch by batch, and shared among processes.
+
+clean ≤ attacked ≤ certified, for every image that is ever evaluated.
+"""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,16 +15,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood import processes
+from prood.atomic import replacing
 from prood.data import ImageSet
-from prood.evaluation.check import confirm
-from prood.evaluation.options import EvaluateOptions
-from prood.evaluation.stopping import goals
+from prood.errors import ProodError
+from prood.evaluation.options import EvaluateOptions, goals
 from prood.models import Score
 
 GALLERY = 6
 """So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
 CERTIFIED = 16
 """Images certified at once on a CPU: linear bounds of many more take gigabytes, and longer, as no cache holds them."""
+
+
+class BoundViolated(ProodError):
+    """A point with a score above the certified bound was found: there is a bug in a bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,3 +146,23 @@ def _highest(bounds: Tensor) -> Tensor:
     """The images with the highest bounds, none where there is no certificate."""
     finite = bounds.isfinite().nonzero().squeeze(1)
     return finite[bounds[finite].topk(min(GALLERY, len(finite))).indices]
+
+
+def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, eps: float, folder: Path | None) -> None:
+    """Stop if a score found in a ball exceeds its certified bound, and save the input.
+
+    There is no tolerance: certificates cover every rounding of the float32 network, and scores are computed in the
+    arithmetic that they cover.
+    """
+    exceeds = found > certified
+    if not exceeds.any():
+        return
+    file = (folder or Path()) / "violation.npz"
+    kept = {"images": images, "points": points, "scores": found, "bounds": certified}
+    arrays: dict[str, Any] = {name: values[exceeds].cpu().numpy() for name, values in kept.items()}
+    with replacing(file) as aside, aside.open("wb") as opened:
+        np.savez(opened, eps=eps, **arrays)
+    raise BoundViolated(
+        f"a score of {found[exceeds][0].item():.9g} was found where the certified bound is "
+        f"{certified[exceeds][0].item():.9g}: there is a bug in a bound; report it with the input saved in {file}"
+    )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
 from prood import processes
@@ -19,9 +21,7 @@ from prood.errors import Damaged, Mismatch, Unsupported, first_line
 from prood.evaluation.bench import Bench, Confronted
 from prood.evaluation.metrics import auc, fpr, intervals
 from prood.evaluation.options import EvaluateOptions, radii_of
-from prood.evaluation.progress import Bar
-from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
-from prood.evaluation.scores import Scores
+from prood.evaluation.results import Evaluation, Results, Scores, append, identity, read_results, settle
 from prood.models import Score, fingerprint, score_of
 
 
@@ -140,9 +140,8 @@ def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet
     """The metrics of what was measured, and the measurements themselves."""
     attacked = found.attacked if settings["attacks"] else None
     kinds = {"": found.clean, "g": found.certified} | ({} if attacked is None else {"a": attacked})
-    values: dict[str, Any] = {}
-    for letter, outside in kinds.items():
-        values |= {f"{letter}auc": auc(reference.scores, outside), f"{letter}fpr95": fpr(reference.scores, outside)}
+    values: dict[str, Any] = {letter + "auc": auc(reference.scores, outside) for letter, outside in kinds.items()}
+    values |= {letter + "fpr95": fpr(reference.scores, outside) for letter, outside in kinds.items()}
     ends = intervals(reference.scores, kinds, seed=settings["seed"])
     named = {"auc": "auc", "fpr": "fpr95"}
     between = {letter + name: list(ends[metric][letter]) for letter in kinds for metric, name in named.items()}
@@ -187,7 +186,6 @@ def machine(device: torch.device) -> str:
     return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
-@torch.no_grad()
 def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
     """Whether the model takes images of this shape is seen by one grey image of it."""
     try:
@@ -195,3 +193,38 @@ def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
     except (RuntimeError, ValueError) as error:
         fault = f"the model does not take images of {inside.name}, of shape {inside.shape}"
         raise Mismatch(f"{fault}: {first_line(error)}") from None
+
+
+class Bar:
+    """A bar with the time left, on a terminal and in the first process only."""
+
+    def __init__(self, console: Console | None, title: str, images: int) -> None:
+        columns = (
+            TextColumn(f"{title:<14}", markup=False),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total} images"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            TextColumn("{task.description}", markup=False),
+        )
+        hidden = console is None or not console.is_terminal or not processes.is_main() or not images
+        self.bar = Progress(*columns, console=console, disable=hidden, transient=True)
+        self.task = self.bar.add_task("", total=images)
+        self.before = 0.0
+
+    def __enter__(self) -> Bar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def begins(self, text: str) -> None:
+        """The next part, and what it is called."""
+        self.before = self.bar.tasks[self.task].completed
+        self.bar.update(self.task, description=text)
+
+    def reaches(self, images: float) -> None:
+        """So many images of this part are done."""
+        self.bar.update(self.task, completed=self.before + images)

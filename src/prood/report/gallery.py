@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from prood.evaluation.results import Evaluation
-from prood.evaluation.scores import Scores
+from prood.evaluation.results import Evaluation, Scores
 from prood.evaluation.words import percent
 from prood.models.confidence import confidence_of, logistic
 from prood.report.markup import Html, element
