@@ -55,9 +55,9 @@ def test_a_faster_form_of_a_score_is_searched_and_the_score_itself_is_reported(f
     score.quick = None  # not to be called
     bench = Bench(score, EvaluateOptions(batch=7, attacks=QUICK, stop="never"), faster)
     with torch.no_grad():
-        found = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
-        assert torch.allclose(found.clean, score(outside["dark"].floats()))
-    assert faster.searched == found.attack["forward"] > 0
+        found, attack = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
+        assert torch.allclose(torch.from_numpy(found.clean), score(outside["dark"].floats()))
+    assert faster.searched == attack["forward"] > 0
     assert (found.attacked > found.clean).any()
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from prood import processes
@@ -19,6 +18,7 @@ from prood.atomic import replacing
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.options import EvaluateOptions, goals
+from prood.evaluation.results import Scores
 from prood.models import Score
 
 GALLERY = 6
@@ -29,22 +29,6 @@ CERTIFIED = 16
 
 class BoundViolated(ProodError):
     """A point with a score above the certified bound was found: there is a bug in a bound."""
-
-
-@dataclass(frozen=True, eq=False)
-class Confronted:
-    """What was found about the images of one set at one radius; a number for each, in their order.
-
-    `attack` says what the attack did and cost, `gallery` which images are shown, and `shown` these images after the
-    attack, as bytes.
-    """
-
-    clean: Tensor
-    attacked: Tensor
-    certified: Tensor
-    attack: dict[str, Any]
-    gallery: Tensor
-    shown: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -78,8 +62,8 @@ class Bench:
         inside: Tensor,
         reached: Callable[[float], None],
         known: Tensor | None = None,
-    ) -> Confronted:
-        """Score, certify and attack the images, given the scores of the in-distribution.
+    ) -> tuple[Scores, dict[str, Any]]:
+        """Score, certify and attack the images, given the scores of the in-distribution; what the attack did and cost.
 
         `reached` is told how many images are done, those under attack in parts. `known` are the bounds of the score's
         part, where they were computed before.
@@ -128,8 +112,16 @@ class Bench:
             "by": dict(zip(names, (self._total(found_by) / len(images)).tolist(), strict=True)),
             "seconds": round(seconds, 3),
         }
-        after = self._total(shown[gallery].long()).to(torch.uint8).numpy()
-        return Confronted(clean, attacked, certified, statistics if attack else {}, gallery, after)
+        found = Scores(
+            inside=inside.numpy(),
+            clean=clean.numpy(),
+            certified=certified.numpy(),
+            attacked=attacked.numpy() if attack else None,
+            gallery=gallery.numpy(),
+            gallery_clean=images.images[gallery].cpu().numpy(),
+            gallery_attacked=self._total(shown[gallery].long()).to(torch.uint8).numpy(),
+        )
+        return found, statistics if attack else {}
 
     def _bounds(self, images: Tensor, eps: float) -> Tensor:
         parts = torch.split(images, len(images) if images.is_cuda else CERTIFIED)

@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from prood import processes
 from prood.attacks import Compiled
 from prood.data import ImageSet
 from prood.errors import Damaged, Mismatch, Unsupported, first_line
-from prood.evaluation.bench import Bench, Confronted
+from prood.evaluation.bench import Bench
 from prood.evaluation.metrics import auc, fpr, intervals
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, Scores, append, identity, read_results, settle
@@ -58,14 +58,15 @@ def evaluate(
     missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
         _check_shape(score, inside, options.place)
-        reference = Reference.of(bench, inside)
+        reference = bench.over(inside, score)
+        classified = _classified(bench, inside)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
         for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
             known = _known((*(options.reuse or ()), *stored), score, settings)
-            measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches, known)
-            made = _evaluation(settings, reference, images, measured)
+            scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
+            made = _evaluation(settings | classified, scores, attack)
             seconds = round(time.monotonic() - began, 3)
             found[name] = replace(made, seconds=seconds, machine=machine(bench.device))
             if options.store and processes.is_main():
@@ -110,60 +111,32 @@ def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
     return found
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The in-distribution: its scores, and how the model classifies it, if it does."""
+def _classified(bench: Bench, inside: ImageSet) -> dict[str, Any]:
+    """How the model classifies the in-distribution, if it does: its accuracy, and among how many classes."""
+    logits = bench.score.logits(inside.floats([0]).to(bench.device))
+    classes = None if logits is None else logits.shape[1]
+    labels = None if classes is None else inside.labels_of(classes)
+    if labels is None:
+        return {"accuracy": None, "classes": classes}
 
-    scores: Tensor
-    accuracy: float | None
-    classes: int | None
+    def guess(images: Tensor) -> Tensor:
+        logits = bench.score.logits(images)
+        assert logits is not None
+        return logits.argmax(1)
 
-    @staticmethod
-    def of(bench: Bench, inside: ImageSet) -> Reference:
-        logits = bench.score.logits(inside.floats([0]).to(bench.device))
-        classes = None if logits is None else logits.shape[1]
-        labels = None if classes is None else inside.labels_of(classes)
-        scores = bench.over(inside, bench.score)
-        if labels is None:
-            return Reference(scores, None, classes)
-
-        def guess(images: Tensor) -> Tensor:
-            logits = bench.score.logits(images)
-            assert logits is not None
-            return logits.argmax(1)
-
-        right = bench.over(inside, guess).long() == labels
-        return Reference(scores, right.double().mean().item(), classes)
+    right = bench.over(inside, guess).long() == labels
+    return {"accuracy": right.double().mean().item(), "classes": classes}
 
 
-def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet, found: Confronted) -> Evaluation:
+def _evaluation(settings: dict[str, Any], scores: Scores, attack: dict[str, Any]) -> Evaluation:
     """The metrics of what was measured, and the measurements themselves."""
-    attacked = found.attacked if settings["attacks"] else None
-    kinds = {"": found.clean, "g": found.certified} | ({} if attacked is None else {"a": attacked})
-    values: dict[str, Any] = {letter + "auc": auc(reference.scores, outside) for letter, outside in kinds.items()}
-    values |= {letter + "fpr95": fpr(reference.scores, outside) for letter, outside in kinds.items()}
-    ends = intervals(reference.scores, kinds, seed=settings["seed"])
+    kinds = {"": scores.clean, "g": scores.certified} | ({} if scores.attacked is None else {"a": scores.attacked})
+    values: dict[str, Any] = {letter + "auc": auc(scores.inside, outside) for letter, outside in kinds.items()}
+    values |= {letter + "fpr95": fpr(scores.inside, outside) for letter, outside in kinds.items()}
+    ends = intervals(scores.inside, kinds, seed=settings["seed"])
     named = {"auc": "auc", "fpr": "fpr95"}
     between = {letter + name: list(ends[metric][letter]) for letter in kinds for metric, name in named.items()}
-    scores = Scores(
-        inside=reference.scores.numpy(),
-        clean=found.clean.numpy(),
-        certified=found.certified.numpy(),
-        attacked=None if attacked is None else attacked.numpy(),
-        gallery=found.gallery.numpy(),
-        gallery_clean=images.images[found.gallery].cpu().numpy(),
-        gallery_attacked=found.shown,
-    )
-    return Evaluation(
-        **settings,
-        **values,
-        images=len(images),
-        accuracy=reference.accuracy,
-        classes=reference.classes,
-        intervals=between,
-        attack=found.attack,
-        scores=scores,
-    )
+    return Evaluation(**settings, **values, images=len(scores.clean), intervals=between, attack=attack, scores=scores)
 
 
 def _known(before: Iterable[Evaluation], score: Score, settings: dict[str, Any]) -> Tensor | None:
