@@ -17,7 +17,7 @@ from torch import nn
 from prood import processes
 from prood.models import load, read_metadata
 from prood.training import Run, load_recipe, train
-from prood.training.batch_norm import GlobalBatchNorm2d, share_batch_norm, unshare_batch_norm
+from prood.training.update import GlobalBatchNorm2d, share_batch_norm, unshare_batch_norm
 
 METHODS = ("discriminator", "oe", "prood")
 

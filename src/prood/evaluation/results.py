@@ -151,10 +151,10 @@ class Results:
 
     def __getitem__(self, key: tuple[str, str, float]) -> Evaluation:
         """The last evaluation of (model, outside, eps)."""
-        for evaluation in reversed(self.evaluations):
-            if (evaluation.model, evaluation.outside, evaluation.eps) == key:
-                return evaluation
-        raise KeyError(key)
+        found = [one for one in self if (one.model, one.outside, one.eps) == key]
+        if not found:
+            raise KeyError(key)
+        return found[-1]
 
     def find(self, identity: str) -> Evaluation | None:
         return next((evaluation for evaluation in self if evaluation.identity == identity), None)

@@ -15,8 +15,6 @@ from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
 from prood.models import Metadata, load, model_path
 
-_TRAIN = re.compile(r"(?<=[:/])train(?=(\.npz)?$)")
-
 
 def evaluate_run(
     run: Path | str,
@@ -47,7 +45,7 @@ def evaluate_run(
     eps = eps or planned.get("eps") or ([about.eps] if about.eps is not None else None)
     if eps is None:
         raise NotFound(f"{run} was not trained for a radius: give one with --eps")
-    inside = inside or own_test_set(about)
+    inside = inside or counterpart(about.inside)
     if inside is None:
         raise NotFound(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
     reuse = options.reuse or _of_discriminator(about)
@@ -137,11 +135,7 @@ def part_of(name: str, like: ImageSet, limit: int | None, seed: int) -> ImageSet
     return (found.subset(limit, seed) if limit else found).load()
 
 
-def counterpart(trained_on: str) -> str | None:
+def counterpart(trained_on: str | None) -> str | None:
     """The test set of cifar10:train, folder:mine/train or npz:mine/train.npz; None where the name does not tell."""
-    return _TRAIN.sub("test", trained_on) if _TRAIN.search(trained_on) else None
-
-
-def own_test_set(about: Metadata) -> str | None:
-    """The test set that belongs to the model's in-distribution."""
-    return None if about.inside is None else counterpart(about.inside)
+    name, found = re.subn(r"(?<=[:/])train(?=(\.npz)?$)", "test", trained_on or "")
+    return name if found else None

@@ -101,7 +101,6 @@ class Adversarial(Objective):
     attack_step_size: float = option(0.25, "length of a step, in units of ε")
 
     def radius(self, step: Step) -> Tensor:
-        """ε, growing linearly from 0."""
         return self.eps * ramp(step, self.eps_ramp)
 
     def attack(self, model: nn.Module, batch: Batch, eps: Tensor, height: Callable[[Tensor], Tensor]) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 from prood.errors import UnknownName
 from prood.evaluation import Results
-from prood.evaluation.measured import measured
+from prood.evaluation.robustness import measured
 from prood.studies import measuring
 from prood.studies.graph import ATTACK, Node, Study
 from prood.studies.known import REFERENCES

@@ -12,9 +12,9 @@ from typing import Any
 
 from prood.atomic import write_text
 from prood.errors import Damaged, Mismatch, NotFound, Unsupported
-from prood.evaluation.measured import Measured, from_json, read_measured
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, check_kinds, read_results
-from prood.evaluation.runs import own_test_set
+from prood.evaluation.robustness import Measured, from_json, read_measured
+from prood.evaluation.runs import counterpart
 from prood.evaluation.words import METRICS, set_name
 from prood.models import fingerprint, load
 
@@ -109,7 +109,7 @@ def publish(
         raise Mismatch(f"{run / RESULTS_FILE} holds evaluations of other weights: remove it and evaluate again")
     insides = {set_name(one.inside) for one in results}
     if len(insides) > 1:
-        own = set_name(own_test_set(about) or "")
+        own = set_name(counterpart(about.inside) or "")
         if own not in insides:
             raise Mismatch(
                 f"{run} was evaluated on several in-distributions ({', '.join(sorted(insides))}), and none is known to "

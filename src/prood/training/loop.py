@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,10 @@ from prood import processes
 from prood.errors import Diverged
 from prood.methods import Objective
 from prood.methods.base import train_mode
-from prood.training.batch_norm import share_batch_norm, unshare_batch_norm
 from prood.training.batches import Batches
 from prood.training.options import TrainOptions
 from prood.training.run import Run
-from prood.training.update import Update
+from prood.training.update import Update, share_batch_norm, unshare_batch_norm
 
 REPORT_STEPS = 200  # at the latest after so many steps, and at the end of every epoch, the run is looked at
 
@@ -59,7 +58,7 @@ def fit(
             epoch = step / batches.steps_per_epoch
             rate = options.learning_rate(epoch)
             update(*batches(step), epoch, rate)
-            display.advance()
+            display.bar.advance(display.task)
             done = step + 1
             within_epoch = done % batches.steps_per_epoch
             if within_epoch and within_epoch % REPORT_STEPS and done != last:
@@ -107,7 +106,12 @@ class Display:
         self.console, self.shown = console, shown
         self.bar = Progress(*columns, console=console, disable=not (shown and console.is_terminal))
         self.task = self.bar.add_task(title, total=last, completed=start, loss="–")
-        self.writer = _tensorboard(folder, start) if shown else None
+        self.writer: Any = None
+        if shown:
+            with suppress(ImportError):
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
 
     def __enter__(self) -> Display:
         self.bar.start()
@@ -118,9 +122,6 @@ class Display:
         if self.writer is not None:
             self.writer.close()
 
-    def advance(self) -> None:
-        self.bar.advance(self.task)
-
     def report(self, step: int, values: dict[str, float]) -> None:
         self.bar.update(self.task, loss=f"{values['loss']:.4f}")
         if self.writer is not None:
@@ -130,11 +131,3 @@ class Display:
     def say(self, text: str) -> None:
         if self.shown:
             self.console.print(text)
-
-
-def _tensorboard(folder: Path, start: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)

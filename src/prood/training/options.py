@@ -43,7 +43,6 @@ class TrainOptions:
             raise BadValue(f"decay_from = {self.decay_from:g} is not before the last epoch, {self.epochs:g}: {change}")
 
     def learning_rate(self, epoch: float) -> float:
-        """The learning rate at a (fractional) epoch."""
         rate = self.lr * self.drop_factor ** -sum(epoch >= drop for drop in self.drops)
         if epoch < self.warmup:
             rate *= epoch / self.warmup

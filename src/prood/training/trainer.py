@@ -112,9 +112,8 @@ def combine(
 
 def evaluate_of_parts(classifier: Metadata, discriminator: Metadata) -> dict[str, Any]:
     """[evaluate] of a joint model: the classifier's, but for the method, as it is g that is certified."""
-    tables = [(about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator)]
-    rest = {key: value for key, value in tables[0].items() if key != "method"}
-    return rest | ({"method": tables[1]["method"]} if "method" in tables[1] else {})
+    of_f, of_g = ((about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator))
+    return {key: of_f[key] for key in of_f if key != "method"} | {key: of_g[key] for key in of_g if key == "method"}
 
 
 def frozen_discriminator(
