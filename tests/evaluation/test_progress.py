@@ -11,6 +11,7 @@ from prood.evaluation.evaluator import Bar
 from prood.models import score_of
 
 
+@torch.no_grad()
 def test_images_under_attack_count_in_parts(f, inside, outside):
     seen = []
     attack = APGD(iterations=4, restarts=1)

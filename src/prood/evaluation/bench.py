@@ -39,10 +39,6 @@ class Bench:
     options: EvaluateOptions
     searched: Score | None = None  # what is attacked, if it is not the score itself but a faster form of it
 
-    @property
-    def device(self) -> torch.device:
-        return self.options.place
-
     def batches(self, images: ImageSet) -> tuple[Tensor, ...]:
         """The rows that are this process's, a few at a time."""
         at_once = self.options.images_at_once(images.shape)
@@ -52,7 +48,7 @@ class Bench:
         """A number for each image, float64 on the CPU: each process computes its rows, and all get the whole."""
         values = torch.zeros(len(images), dtype=torch.float64)
         for rows in self.batches(images):
-            values[rows] = function(images.floats(rows).to(self.device)).double().cpu()
+            values[rows] = function(images.floats(rows).to(self.options.place)).double().cpu()
         return self._total(values)
 
     def confront(
@@ -70,24 +66,24 @@ class Bench:
         """
         before, world, options = 0, processes.world_size(), self.options
         attack = options.attack
+        share = world / attack.passes if attack else 0.0
         names = ("clean", *(attack.names if attack else ()))
         columns = torch.zeros(4, len(images), dtype=torch.float64)
         shown = torch.zeros_like(images.images)
         found_by = torch.zeros(len(names), dtype=torch.float64)
         costs = torch.zeros(3, dtype=torch.float64)
+
+        def watch(passes: int) -> None:
+            reached(before + share * passes)
+
         for rows in self.batches(images):
-            x = images.floats(rows).to(self.device)
+            x = images.floats(rows).to(self.options.place)
             clean = self.score(x).double()
-            bound = self._bounds(x, eps) if known is None else self.score.bound_from(known[rows].to(self.device))
+            bound = self._bounds(x, eps) if known is None else self.score.bound_from(known[rows].to(self.options.place))
             points, attacked, settled = x, clean, torch.zeros_like(clean)
             if attack is not None:
                 began = time.monotonic()
-                goal = goals(options.stop, bound, inside.to(self.device))
-                share = world / attack.passes
-
-                def watch(passes: int, before: int = before, share: float = share) -> None:
-                    reached(before + share * passes)
-
+                goal = goals(options.stop, bound, inside.to(self.options.place))
                 searched = self.searched or self.score
                 outcome = attack(searched, x, eps, goal=goal, seed=options.seed, numbers=rows, watch=watch)
                 # Scored among other images, an image may round differently: never let that look like a fall.
@@ -101,7 +97,9 @@ class Bench:
             before += world * len(rows)
             reached(before)
         clean, attacked, certified, settled = self._total(columns)
-        top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, _highest(certified)])
+        finite = certified.isfinite().nonzero().squeeze(1)  # none where there is no certificate
+        highest = finite[certified[finite].topk(min(GALLERY, len(finite))).indices]
+        top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, highest])
         gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
         forward, backward, seconds = self._total(costs).tolist()
         statistics = {
@@ -124,20 +122,13 @@ class Bench:
         return found, statistics if attack else {}
 
     def _bounds(self, images: Tensor, eps: float) -> Tensor:
+        method = self.options.method or "best"
         parts = torch.split(images, len(images) if images.is_cuda else CERTIFIED)
-        return torch.cat(
-            [self.score.upper_bound(part, eps, method=self.options.method or "best").double() for part in parts]
-        )
+        return torch.cat([self.score.upper_bound(part, eps, method=method).double() for part in parts])
 
     def _total(self, values: Tensor) -> Tensor:
         # Each process has zeros where others have values. NCCL sums on the GPU only.
-        return processes.total(values.to(self.device)).cpu() if processes.world_size() > 1 else values
-
-
-def _highest(bounds: Tensor) -> Tensor:
-    """The images with the highest bounds, none where there is no certificate."""
-    finite = bounds.isfinite().nonzero().squeeze(1)
-    return finite[bounds[finite].topk(min(GALLERY, len(finite))).indices]
+        return processes.total(values.to(self.options.place)).cpu() if processes.world_size() > 1 else values
 
 
 def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, eps: float, folder: Path | None) -> None:
@@ -154,7 +145,5 @@ def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, ep
     arrays: dict[str, Any] = {name: values[exceeds].cpu().numpy() for name, values in kept.items()}
     with replacing(file) as aside, aside.open("wb") as opened:
         np.savez(opened, eps=eps, **arrays)
-    raise BoundViolated(
-        f"a score of {found[exceeds][0].item():.9g} was found where the certified bound is "
-        f"{certified[exceeds][0].item():.9g}: there is a bug in a bound; report it with the input saved in {file}"
-    )
+    score, bound = (values[exceeds][0].item() for values in (found, certified))
+    raise BoundViolated(f"a score of {score:.9g} exceeds its certified bound {bound:.9g}: report this bug with {file}")

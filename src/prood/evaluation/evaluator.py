@@ -68,7 +68,7 @@ def evaluate(
             scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
             made = _evaluation(settings | classified, scores, attack)
             seconds = round(time.monotonic() - began, 3)
-            found[name] = replace(made, seconds=seconds, machine=machine(bench.device))
+            found[name] = replace(made, seconds=seconds, machine=machine(options.place))
             if options.store and processes.is_main():
                 append(options.store, found[name])
     asked = tuple(found[name] for name in plan)
@@ -113,7 +113,7 @@ def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
 
 def _classified(bench: Bench, inside: ImageSet) -> dict[str, Any]:
     """How the model classifies the in-distribution, if it does: its accuracy, and among how many classes."""
-    logits = bench.score.logits(inside.floats([0]).to(bench.device))
+    logits = bench.score.logits(inside.floats([0]).to(bench.options.place))
     classes = None if logits is None else logits.shape[1]
     labels = None if classes is None else inside.labels_of(classes)
     if labels is None:
@@ -172,15 +172,10 @@ class Bar:
     """A bar with the time left, on a terminal and in the first process only."""
 
     def __init__(self, console: Console | None, title: str, images: int) -> None:
-        columns = (
-            TextColumn(f"{title:<14}", markup=False),
-            BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total} images"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=False),
-            TextColumn("{task.description}", markup=False),
-        )
+        name, part = (TextColumn(text, markup=False) for text in (f"{title:<14}", "{task.description}"))
+        count = TextColumn("{task.completed:.0f}/{task.total} images")
+        times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
+        columns = name, BarColumn(), count, *times, part
         hidden = console is None or not console.is_terminal or not processes.is_main() or not images
         self.bar = Progress(*columns, console=console, disable=hidden, transient=True)
         self.task = self.bar.add_task("", total=images)
@@ -199,5 +194,4 @@ class Bar:
         self.bar.update(self.task, description=text)
 
     def reaches(self, images: float) -> None:
-        """So many images of this part are done."""
         self.bar.update(self.task, completed=self.before + images)

@@ -21,7 +21,6 @@ from prood.evaluation.results import Evaluation
 from prood.evaluation.runs import part_of
 from prood.models import Score, load, score_of
 
-BATCH = 250
 FILE = "measured.json"
 
 
@@ -81,7 +80,7 @@ def robust_accuracy(
     clean, attacked = torch.zeros(2, len(chosen), dtype=torch.float64)
     for label in sorted(set(labels.tolist())):
         rows = processes.own_rows((labels == label).nonzero().squeeze(1))
-        for part in torch.split(rows, BATCH):
+        for part in torch.split(rows, 250):
             images = chosen.floats(part).to(device)
             # What is wrong already need not be attacked, and a search ends where the class changes.
             found = attack(Margin(score, label), images, eps, goal=0.0, seed=seed, numbers=part)
@@ -121,7 +120,6 @@ def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Me
 
 
 def read_measured(run: Path | str) -> Measured | None:
-    """What was measured into a run's folder, if anything was."""
     file = Path(run) / FILE
     if not file.is_file():
         return None

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from prood.errors import BadValue, Mismatch, NotFound, ProodError
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
-from prood.models import Metadata, load, model_path
+from prood.models import load, model_path
 
 
 def evaluate_run(
@@ -48,7 +49,10 @@ def evaluate_run(
     inside = inside or counterpart(about.inside)
     if inside is None:
         raise NotFound(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
-    reuse = options.reuse or _of_discriminator(about)
+    reuse, place = options.reuse, (about.recipe or {}).get("discriminator_run")
+    if not reuse and place:  # what was evaluated of the discriminator; where that is damaged, it is computed again
+        with suppress(ProodError):
+            reuse = read_results(place)
     options = replace(options.planned_by(planned), device=target, name=run.resolve().name, folder=folder, reuse=reuse)
     known = data.load(inside, split="test").numbered_as(about.classes)
     others = {name: part_of(name, known, options.limit, options.seed) for name in outside}
@@ -62,15 +66,6 @@ def _place(run: Path) -> Path:
     if run.exists() or not model_path(run).is_file():
         raise NotFound(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
     return Path("runs") / "shipped" / run
-
-
-def _of_discriminator(about: Metadata) -> Results | None:
-    """What was evaluated of the discriminator, in the run that a joint model was made from, if that is still there."""
-    place = (about.recipe or {}).get("discriminator_run")
-    try:
-        return read_results(place) if place else None
-    except ProodError:  # damaged: then its bounds are computed again
-        return None
 
 
 def gather(folders: Sequence[Path | str]) -> Results:

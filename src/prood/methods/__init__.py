@@ -5,8 +5,7 @@ from prood.methods.declaring import METHODS, method, option, register
 
 # In the order in which they are listed.
 # isort: off
-from prood.methods.plain import OutlierExposure, Plain
-from prood.methods.prood import CertifiedDiscriminator, SemiJoint
+from prood.methods.prood import CertifiedDiscriminator, OutlierExposure, Plain, SemiJoint
 from prood.methods.ccu import CCU
 from prood.methods.bounded import EB, GOOD
 from prood.methods.adversarial import ACET, ATOM, Robust

@@ -125,8 +125,7 @@ class Robust(Adversarial):
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         eps = self.radius(step)
-        made = self._trades if self.loss == "trades" else self._pgd
-        loss, logs = made(model, batch_in, eps)
+        loss, logs = (self._trades if self.loss == "trades" else self._pgd)(model, batch_in, eps)
         return loss, logs | {"eps": eps}
 
     def _trades(self, model: nn.Module, batch: Batch, eps: Tensor) -> tuple[Tensor, Logs]:

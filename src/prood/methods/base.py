@@ -24,7 +24,6 @@ class Batch:
 
     @property
     def targets(self) -> Tensor:
-        """The labels of a batch that must have them."""
         assert self.labels is not None
         return self.labels
 

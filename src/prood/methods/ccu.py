@@ -53,7 +53,11 @@ class CCU(Objective):
     @torch.no_grad()
     def prepare(self, model: nn.Module, batches: Callable[[int], tuple[Batch, Batch | None]]) -> None:
         assert isinstance(model, MixtureClassifier)
-        inside, outside = _collected(batches, self.fit_images)
+        pairs = [batches(0)]
+        steps = math.ceil(self.fit_images / len(pairs[0][0].images))
+        pairs += [batches(step) for step in range(1, steps)]
+        inside = torch.cat([batch.images.flatten(1) for batch, _ in pairs]).double()
+        outside = torch.cat([batch.images.flatten(1) for _, batch in pairs if batch is not None]).double()
         fit_mixtures(model.ratio, inside, outside, self.floor)
         for value in model.ratio.state_dict().values():  # every process saw its own rows; all take the first one's
             value.copy_(processes.total(value * processes.is_main()))
@@ -70,18 +74,6 @@ class CCU(Objective):
         g_in, g_out = separate(g)
         logs |= {"unlikely_in": unlikely_in, "unlikely_out": unlikely_out, "g_in": g_in.mean(), "g_out": g_out.mean()}
         return loss, logs
-
-
-def _collected(batches: Callable[[int], tuple[Batch, Batch | None]], count: int) -> tuple[Tensor, Tensor]:
-    """So many images of both sets, of the first steps' batches."""
-    inside: list[Tensor] = []
-    outside: list[Tensor] = []
-    while sum(map(len, inside)) < count:
-        batch_in, batch_out = batches(len(inside))
-        assert batch_out is not None
-        inside.append(batch_in.images.flatten(1))
-        outside.append(batch_out.images.flatten(1))
-    return torch.cat(inside).double(), torch.cat(outside).double()
 
 
 def fit_mixtures(ratio: MixtureRatio, inside: Tensor, outside: Tensor, floor: float) -> None:

@@ -35,7 +35,6 @@ def option(default: T, help: str, *, low: float = 0.0, high: float = math.inf, a
 
 
 def required(help: str) -> Any:
-    """A field without a default."""
     return field(metadata={"help": help})
 
 
@@ -80,7 +79,6 @@ def register(kind: M) -> M:
 
 
 def method(name: str) -> type[Method]:
-    """The declaration of this name."""
     load_installed()
     if name not in METHODS:
         near = get_close_matches(name, METHODS, 1, cutoff=0.6)

@@ -1,11 +1,12 @@
-"""ProoD: the certified discriminator (Eq. 5), and the classifier trained beside it in the joint model (Eq. 8)."""
+"""What the paper is about: a plain classifier, outlier exposure (Hendrycks, Mazeika and Dietterich, 2019), the
+certified discriminator (Eq. 5), and ProoD, the classifier that is trained inside the joint model with it (Eq. 8)."""
 
 import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds import Box, concretise, interval, relax
@@ -13,6 +14,45 @@ from prood.methods.base import Batch, Logs, Loss, Objective, Step, accuracy, cli
 from prood.methods.declaring import option, register
 from prood.models import Discriminator, InLogit, ProoD, fuse
 from prood.models.score import JointConfidence
+
+
+@register
+@dataclass(frozen=True)
+class Plain(Objective):
+    """−log p_f(y|x), averaged over the batch."""
+
+    name = "plain"
+    title = "Plain"
+    summary = "a classifier as usual"
+    needs_outside = False
+
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
+        logits = model(batch_in.images)
+        loss = F.cross_entropy(logits, batch_in.targets)
+        return loss, {"accuracy": accuracy(logits, batch_in)}
+
+
+@register
+@dataclass(frozen=True)
+class OutlierExposure(Objective):
+    """−log p_f(y|x) − weight · 1/K Σ_l log p_f(l|z): uniform predictions on the out-distribution.
+
+    Both batches go through the network together, so that batch norm sees their mixture.
+    """
+
+    name = "oe"
+    title = "OE"
+    summary = "outlier exposure, a classifier that is also taught to be unsure on the out-distribution"
+
+    weight: float = option(1.0, "of the out-distribution's loss")
+
+    def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
+        inside, outside = separate(model(interlace(batch_in.images, batch_out.images)))
+        loss_in = F.cross_entropy(inside, batch_in.targets)
+        loss_out = -F.log_softmax(outside, 1).mean(1).mean()
+        logs = {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}
+        return loss_in + self.weight * loss_out, logs
+
 
 _Bounded = tuple[Tensor, Tensor, Tensor, Logs]  # g of the in-distribution, bounds of the other, their loss, logs
 

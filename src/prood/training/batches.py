@@ -14,8 +14,6 @@ from prood.training.options import TrainOptions
 
 INSIDE, OUTSIDE, NOISE = range(3)
 """Streams of random numbers that must not repeat each other."""
-AHEAD_VALUES = 2**25
-"""At most so many pixel values are augmented together and wait on the GPU."""
 
 
 class Batches:
@@ -59,9 +57,9 @@ class Batches:
             for number, images in ((INSIDE, inside), (OUTSIDE, outside))
             if images is not None
         ]
-        # On a GPU many small operations on one batch take as long as on many batches.
+        # On a GPU many small operations on one batch take as long as on many: up to 2²⁵ pixel values wait there.
         values = math.prod(inside.shape) * batch * len(self.streams)
-        self.together = max(1, min(Ahead.steps // 4, AHEAD_VALUES // values)) if on_gpu else 1
+        self.together = max(1, min(Ahead.steps // 4, 2**25 // values)) if on_gpu else 1
         self.first = -1
         self.made: list[tuple[Batch, Batch | None]] = []
 

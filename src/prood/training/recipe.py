@@ -16,8 +16,7 @@ from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import check, load_installed, load_modules, option, required
-from prood.training.options import TrainOptions
-from prood.training.tables import checked, only, only_usual, pick, sub, value_of
+from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
 _TABLES = ("data", "augment", "networks", "train", "joint", "evaluate")
 
@@ -77,7 +76,6 @@ class Recipe:
         return pick(TrainOptions, self._table(method))
 
     def method(self, name: str) -> Method:
-        """The method with its options."""
         return pick(declared(name), self._table(name))
 
     def network_table(self, method: str) -> str:

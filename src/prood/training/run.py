@@ -67,7 +67,6 @@ class Run:
             yield
 
     def settings(self) -> dict[str, Any]:
-        """What recipe.json says."""
         with suppress(ValueError):
             found = json.loads(self.recipe.read_text(encoding="utf-8"))
             if isinstance(found, dict):

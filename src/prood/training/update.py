@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from prood import processes
 from prood.methods import Batch, Objective, Step
@@ -27,12 +28,7 @@ class Update:
     """Calling it makes one step; `means` tells what the objective logged since it was last asked."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        optimizer: torch.optim.Optimizer,
-        options: TrainOptions,
-        device: torch.device,
+        self, model: nn.Module, objective: Objective, optimizer: Optimizer, options: TrainOptions, device: torch.device
     ) -> None:
         self.model, self.optimizer, self.device = model, optimizer, device
         self.loss_of = torch.compile(objective) if options.compile else objective

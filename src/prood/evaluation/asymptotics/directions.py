@@ -1,6 +1,5 @@
 """In which directions g falls without limit, and in which it stays: decided from the affine piece at infinity."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,6 @@ from prood.evaluation.asymptotics.theorem import guard_of, layers_of
 
 KINDS = ("uniform", "gaussian")
 """Uniform in [−0.5, 0.5]^d as in the paper's appendix, or Gaussian: no axis is preferred."""
-ROWS = 64
-"""Rays that are followed at once."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,7 @@ class Fates:
         rates, limits = self.rate[self.decays], self.limit[self.stays]
         return {
             "directions": len(self.rate),
-            "decays": int(self.decays.sum()),
-            "stays": int(self.stays.sum()),
-            "grows": int(self.grows.sum()),
+            **{name: int(getattr(self, name).sum()) for name in ("decays", "stays", "grows")},
             "undecided": int((~self.decays & ~self.stays & ~self.grows).sum()),
             "smallest_rate": rates.min().item() if len(rates) else None,
             "largest_limit": limits.max().item() if len(limits) else None,
@@ -61,7 +56,7 @@ def random_directions(count: int, shape: tuple[int, ...], kind: str = "uniform",
 
 
 @torch.no_grad()
-def fates(model: nn.Module, directions: Tensor, start: Tensor | None = None, *, rows: int = ROWS) -> Fates:
+def fates(model: nn.Module, directions: Tensor, start: Tensor | None = None, *, rows: int = 64) -> Fates:
     """Follow x + α·d for each direction d to infinity; x is the origin, or `start`: one image, or one a direction.
 
     Theorem 1 of the paper: with the last hidden units at α·Ud + v there, g = α·⟨W, Ud⟩ + ⟨W, v⟩ + b, and as W < 0 and
@@ -76,14 +71,7 @@ def fates(model: nn.Module, directions: Tensor, start: Tensor | None = None, *, 
     if (directions == 0).flatten(1).all(1).any():
         raise BadValue("a direction is zero: it leads nowhere")
     origin = torch.zeros_like(directions[:1]) if start is None else start
-    starts = origin.expand_as(directions)
-    parts = list(_parts(layers, guard_of(model), directions, starts, rows))
-    return Fates(*(torch.cat(values) for values in zip(*parts, strict=True)))
-
-
-def _parts(
-    layers: list[nn.Module], guard: float, directions: Tensor, starts: Tensor, rows: int
-) -> Iterator[tuple[Tensor, ...]]:
+    starts, guard, parts = origin.expand_as(directions), guard_of(model), []
     for x, d in zip(torch.split(starts, rows), torch.split(directions, rows), strict=True):
         g = follow(nn.Sequential(*layers), Ray.of(x, d))
         slope, error = g.slope.flatten(1).sum(1), g.error.flatten(1).sum(1)
@@ -96,4 +84,5 @@ def _parts(
             beyond = torch.maximum(beyond, leaves)
         decays, grows, stays = slope + error < 0, slope - error > 0, (slope == 0) & (error == 0)
         limit = torch.where(stays, limit, torch.where(decays, -torch.inf, torch.where(grows, torch.inf, torch.nan)))
-        yield decays, stays, grows, 0.0 - slope, limit, beyond
+        parts.append((decays, stays, grows, 0.0 - slope, limit, beyond))
+    return Fates(*(torch.cat(values) for values in zip(*parts, strict=True)))
