@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import BadValue, Diverged
-from prood.evaluation.asymptotics.directions import random_directions
+from prood.evaluation.asymptotics.far import random_directions
 from prood.models import ProoD, score_of
 
 Objective = Callable[[Tensor], Tensor]
