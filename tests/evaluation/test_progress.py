@@ -36,8 +36,8 @@ def test_the_bar_goes_through_its_parts():
         bar.reaches(10)
         bar.begins("second")
         bar.reaches(20)
-        assert bar.bar.tasks[0].completed == 30
-        assert bar.bar.finished
+        assert bar.tasks[0].completed == 30
+        assert bar.finished
     assert "ProoD" in file.getvalue()
     assert "second" in file.getvalue()
 

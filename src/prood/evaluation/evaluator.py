@@ -1,7 +1,5 @@
 """Every number of the paper's tables, for any model that has a score."""
 
-from __future__ import annotations
-
 import platform
 import time
 from collections.abc import Iterable, Mapping
@@ -168,7 +166,7 @@ def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
         raise Mismatch(f"{fault}: {first_line(error)}") from None
 
 
-class Bar:
+class Bar(Progress):
     """A bar with the time left, on a terminal and in the first process only."""
 
     def __init__(self, console: Console | None, title: str, images: int) -> None:
@@ -177,21 +175,14 @@ class Bar:
         times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
         columns = name, BarColumn(), count, *times, part
         hidden = console is None or not console.is_terminal or not processes.is_main() or not images
-        self.bar = Progress(*columns, console=console, disable=hidden, transient=True)
-        self.task = self.bar.add_task("", total=images)
+        super().__init__(*columns, console=console, disable=hidden, transient=True)
+        self.task = self.add_task("", total=images)
         self.before = 0.0
-
-    def __enter__(self) -> Bar:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
 
     def begins(self, text: str) -> None:
         """The next part, and what it is called."""
-        self.before = self.bar.tasks[self.task].completed
-        self.bar.update(self.task, description=text)
+        self.before = self.tasks[self.task].completed
+        self.update(self.task, description=text)
 
     def reaches(self, images: float) -> None:
-        self.bar.update(self.task, completed=self.before + images)
+        self.update(self.task, completed=self.before + images)

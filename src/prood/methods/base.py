@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import Images
-from prood.methods.declaring import check, option
+from prood.methods.declaring import Options, option
 from prood.models import Confidence, Score, build
 from prood.models.architectures import Spec
 
@@ -40,7 +40,7 @@ Loss = tuple[Tensor, Logs]
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Options):
     """What a method declares about itself, once; its fields, made by `option`, are the keys of its table in a recipe.
 
     `name` is its word on the command line and in recipes, `title` its row in tables, `summary` its line in
@@ -54,9 +54,6 @@ class Method:
     kind: ClassVar[Literal["classifier", "discriminator", "joint"]] = "classifier"
     score: ClassVar[type[Score]] = Confidence
     needs_outside: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def needs_noise(self) -> bool:

@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -43,20 +43,23 @@ def meanings(kind: type[Any]) -> dict[str, str]:
     return {item.name: item.metadata["help"] for item in fields(kind)}
 
 
-def check(options: Any) -> None:
-    """Refuse a number outside the range that its option declares: an infinite ramp would train with ε = 0."""
-    for item in fields(options):
-        value = getattr(options, item.name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if "low" not in item.metadata or not isinstance(number, int | float) or isinstance(number, bool):
-                continue
-            low, high, above = (item.metadata[key] for key in ("low", "high", "above"))
-            if not math.isfinite(number):
-                raise BadValue(f"{item.name} must be a finite number, not {number}")
-            if not (low < number <= high if above else low <= number <= high):
-                least = f"above {low:g}" if above else f"at least {low:g}"
-                most = "" if high == math.inf else f" and at most {high:,.12g}"
-                raise BadValue(f"{item.name} must be {least}{most}, not {number}")
+@dataclass(frozen=True)
+class Options:
+    """Refuses a number outside the range that its option declares: an infinite ramp would train with ε = 0."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if "low" not in item.metadata or not isinstance(number, int | float) or isinstance(number, bool):
+                    continue
+                low, high, above = (item.metadata[key] for key in ("low", "high", "above"))
+                if not math.isfinite(number):
+                    raise BadValue(f"{item.name} must be a finite number, not {number}")
+                if not (low < number <= high if above else low <= number <= high):
+                    least = f"above {low:g}" if above else f"at least {low:g}"
+                    most = "" if high == math.inf else f" and at most {high:,.12g}"
+                    raise BadValue(f"{item.name} must be {least}{most}, not {number}")
 
 
 def register(kind: M) -> M:

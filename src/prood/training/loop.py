@@ -1,7 +1,5 @@
 """The training loop, written once for every objective, and what it shows: a bar, and TensorBoard's event files."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator
@@ -58,7 +56,7 @@ def fit(
             epoch = step / batches.steps_per_epoch
             rate = options.learning_rate(epoch)
             update(*batches(step), epoch, rate)
-            display.bar.advance(display.task)
+            display.advance(display.task)
             done = step + 1
             within_epoch = done % batches.steps_per_epoch
             if within_epoch and within_epoch % REPORT_STEPS and done != last:
@@ -96,16 +94,16 @@ def _tuned(on_gpu: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-class Display:
+class Display(Progress):
     """A bar with loss and time left on a terminal, and the same numbers for TensorBoard; silent if not `shown`."""
 
     def __init__(self, console: Console, title: str, folder: Path, *, start: int, last: int, shown: bool) -> None:
         counted = TextColumn("{task.completed}/{task.total} steps"), TextColumn("loss {task.fields[loss]}")
         times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
         columns = TextColumn("{task.description:<14}"), BarColumn(), *counted, *times
-        self.console, self.shown = console, shown
-        self.bar = Progress(*columns, console=console, disable=not (shown and console.is_terminal))
-        self.task = self.bar.add_task(title, total=last, completed=start, loss="–")
+        super().__init__(*columns, console=console, disable=not (shown and console.is_terminal))
+        self.shown = shown
+        self.task = self.add_task(title, total=last, completed=start, loss="–")
         self.writer: Any = None
         if shown:
             with suppress(ImportError):
@@ -113,17 +111,13 @@ class Display:
 
                 self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
 
-    def __enter__(self) -> Display:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+    def stop(self) -> None:
+        super().stop()
         if self.writer is not None:
             self.writer.close()
 
     def report(self, step: int, values: dict[str, float]) -> None:
-        self.bar.update(self.task, loss=f"{values['loss']:.4f}")
+        self.update(self.task, loss=f"{values['loss']:.4f}")
         if self.writer is not None:
             for name, value in values.items():
                 self.writer.add_scalar(name, value, step)

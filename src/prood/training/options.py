@@ -15,7 +15,7 @@ from torch import nn
 
 from prood.bounds import NegativeLinear
 from prood.errors import BadValue, UnknownName, first_line
-from prood.methods.declaring import check, option
+from prood.methods.declaring import Options, option
 from prood.models.mixtures import MixtureRatio
 
 DEEPEST = 20  # more tables or lists within each other than any recipe has
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(Options):
     """Lengths and places in the schedule are in epochs of the in-distribution set."""
 
     epochs: float = option(10, "length, in epochs of the in-distribution", high=10**9, above=True)  # more is a mistake
@@ -44,7 +44,7 @@ class TrainOptions:
     checkpoint_seconds: float = option(30.0, "minimum seconds between checkpoints")
 
     def __post_init__(self) -> None:
-        check(self)
+        super().__post_init__()
         if self.momentum >= 1:
             raise BadValue(f"momentum = {self.momentum} must be below 1")
         if self.nesterov and not self.momentum:

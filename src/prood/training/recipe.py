@@ -15,14 +15,14 @@ from prood.data import Augment
 from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
-from prood.methods.declaring import check, load_installed, load_modules, option, required
+from prood.methods.declaring import Options, load_installed, load_modules, option, required
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
 _TABLES = ("data", "augment", "networks", "train", "joint", "evaluate")
 
 
 @dataclass(frozen=True)
-class DataTable:
+class DataTable(Options):
     """[data]: what is trained on; a name without a split means the split `train`."""
 
     inside: str = required("the in-distribution, an image set by name; without a split, its split 'train'")
@@ -30,21 +30,15 @@ class DataTable:
     limit: int = option(0, "images of each set to use, chosen by a fixed seed; 0 for all")
     held_back: int = option(0, "images of each set that are never trained on, chosen before the limit; 0 for none")
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True)
-class EvaluateTable:
+class EvaluateTable(Options):
     """[evaluate]: what `prood evaluate` does with a run of the recipe unless told otherwise; no split means `test`."""
 
     outside: tuple[str, ...] = option((), "test out-distributions; without a split, their split 'test'")
     eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for")
     limit: int = option(1000, "images of each out-distribution, chosen by the seed; 0 for all")
     method: Bound = option("best", "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ class Update:
     ) -> None:
         self.model, self.optimizer, self.device = model, optimizer, device
         self.loss_of = torch.compile(objective) if options.compile else objective
-        self.compiles = options.compile
-        self.mixed = options.precision == "bfloat16"
+        self.options = options
         self.trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         # Gradients of several processes are averaged between backward pass and update, which is not captured.
         captures = options.compile and device.type == "cuda" and processes.world_size() == 1
@@ -79,8 +78,8 @@ class Update:
         return dict(zip(self.names, values.tolist(), strict=True))
 
     def _run(self, batch_in: Batch, batch_out: Batch | None) -> None:
-        compiler = _compiler() if self.compiles else nullcontext()
-        with compiler, torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+        compiler = _compiler() if self.options.compile else nullcontext()
+        with compiler, torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bfloat16"):
             loss, logs = self.loss_of(self.model, batch_in, batch_out, Step(self.epoch))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
