@@ -400,6 +400,6 @@ def test_a_batch_of_big_images_is_smaller(f, inside, outside, monkeypatch):
             sizes.append(len(images))
             return super().__call__(images)
 
-    monkeypatch.setattr("prood.evaluation.options.PIXELS", 7 * 28 * 28 + 1)
+    monkeypatch.setattr("prood.evaluation.bench.PIXELS", 7 * 28 * 28 + 1)
     evaluate(Watched(f), inside=inside, outside={"noise": outside["noise"]}, eps=0.1)
     assert max(sizes) == 7

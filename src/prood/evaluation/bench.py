@@ -3,6 +3,7 @@
 clean ≤ attacked ≤ certified, for every image that is ever evaluated.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from prood.evaluation.options import EvaluateOptions, goals
 from prood.evaluation.results import Scores
 from prood.models import Score
 
+PIXELS = 2**23
+"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
 GALLERY = 6
 """So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
 CERTIFIED = 16
@@ -41,7 +44,7 @@ class Bench:
 
     def batches(self, images: ImageSet) -> tuple[Tensor, ...]:
         """The rows that are this process's, a few at a time."""
-        at_once = self.options.images_at_once(images.shape)
+        at_once = self.options.batch or max(1, min(250, PIXELS // math.prod(images.shape)))
         return torch.split(processes.own_rows(torch.arange(len(images))), at_once)
 
     def over(self, images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -91,7 +94,7 @@ class Bench:
                 attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
                 found_by += torch.tensor([outcome.found_by.count(name) for name in names])
                 costs += torch.tensor([outcome.forward, outcome.backward, time.monotonic() - began])
-            confirm(x, points, attacked, bound, eps, options.store)
+            confirm(x, points, attacked, bound, eps, options.folder or "")
             columns[:, rows] = torch.stack([clean, attacked, bound, settled]).cpu()
             shown[rows] = (points * 255).round().to(torch.uint8).cpu()
             before += world * len(rows)
@@ -131,7 +134,7 @@ class Bench:
         return processes.total(values.to(self.options.place)).cpu() if processes.world_size() > 1 else values
 
 
-def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, eps: float, folder: Path | None) -> None:
+def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, eps: float, folder: Path | str) -> None:
     """Stop if a score found in a ball exceeds its certified bound, and save the input.
 
     There is no tolerance: certificates cover every rounding of the float32 network, and scores are computed in the
@@ -140,7 +143,7 @@ def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, ep
     exceeds = found > certified
     if not exceeds.any():
         return
-    file = (folder or Path()) / "violation.npz"
+    file = Path(folder, "violation.npz")
     kept = {"images": images, "points": points, "scores": found, "bounds": certified}
     arrays: dict[str, Any] = {name: values[exceeds].cpu().numpy() for name, values in kept.items()}
     with replacing(file) as aside, aside.open("wb") as opened:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,10 +39,8 @@ def evaluate(
     AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps (a
     model without a certificate has 0 and 1); AAUC and AFPR the highest scores that an attack finds in them.
 
-    `options`, or `keywords` by the same names, say how: `attacks`, `limit`, `method`, `stop`, `seed`, `batch`,
-    `compile`, `device`, `name`, `folder`, `reuse` and `console`, see `EvaluateOptions`.
-
-    Under torchrun each process takes a part of the images. The model is moved to the device, and stays in eval mode.
+    `options`, or `keywords` by the names of its fields, say how: see `EvaluateOptions`. Under torchrun each process
+    takes a part of the images. The model is moved to the device, and stays in eval mode.
     """
     options = replace(options or EvaluateOptions(), **keywords)
     if options.compile and options.place.type != "cuda":
@@ -50,7 +49,8 @@ def evaluate(
     score.model.to(options.place).eval()
     score.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
     plan = _plan(score, inside, outside, radii_of(eps), options)
-    stored = (read_results(options.store) if options.store else None) or Results()
+    store = None if options.folder is None else Path(options.folder)
+    stored = (read_results(store) if store else None) or Results()
     found = _usable(stored, plan)
     bench = Bench(score, options, Compiled(score) if options.compile and options.attack else None)
     missing = {name: part for name, part in plan.items() if name not in found}
@@ -67,12 +67,12 @@ def evaluate(
             made = _evaluation(settings | classified, scores, attack)
             seconds = round(time.monotonic() - began, 3)
             found[name] = replace(made, seconds=seconds, machine=machine(options.place))
-            if options.store and processes.is_main():
-                append(options.store, found[name])
+            if store and processes.is_main():
+                append(store, found[name])
     asked = tuple(found[name] for name in plan)
-    if options.store and processes.is_main():
+    if store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
-            settle(options.store, asked)
+            settle(store, asked)
     processes.barrier()  # what one process has stored, all find in the folder from now on
     return Results(asked)
 

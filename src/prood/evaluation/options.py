@@ -1,10 +1,8 @@
 """How a model is evaluated: all that does not belong to the model or to the images, as when a search may end."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,8 +16,6 @@ from prood.errors import BadValue, UnknownName
 from prood.evaluation.results import Results
 
 Stop = Literal["auc", "bound", "never"]
-PIXELS = 2**23
-"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
 LIMIT = 1000
 """Images of each out-distribution where neither a recipe nor the caller says how many."""
 
@@ -70,10 +66,6 @@ class EvaluateOptions:
         return torch.device(self.device or "cpu")
 
     @property
-    def store(self) -> Path | None:
-        return None if self.folder is None else Path(self.folder)
-
-    @property
     def identity(self) -> dict[str, Any]:
         """What of it decides the outcome, as an `Evaluation` keeps it."""
         return {
@@ -84,14 +76,6 @@ class EvaluateOptions:
             "limit": self.limit,
             "seed": self.seed,
         }
-
-    def images_at_once(self, shape: tuple[int, ...]) -> int:
-        return self.batch or max(1, min(250, PIXELS // math.prod(shape)))
-
-    def planned_by(self, planned: Mapping[str, Any]) -> EvaluateOptions:
-        """With a recipe's table [evaluate] for what was not given; a limit of 0 is none."""
-        limit = planned.get("limit", LIMIT) if self.limit is None else self.limit
-        return replace(self, limit=limit or None, method=self.method or planned.get("method"))
 
 
 def radii_of(eps: float | Iterable[float]) -> list[float]:

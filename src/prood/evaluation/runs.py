@@ -53,7 +53,9 @@ def evaluate_run(
     if not reuse and place:  # what was evaluated of the discriminator; where that is damaged, it is computed again
         with suppress(ProodError):
             reuse = read_results(place)
-    options = replace(options.planned_by(planned), device=target, name=run.resolve().name, folder=folder, reuse=reuse)
+    limit = planned.get("limit", LIMIT) if options.limit is None else options.limit  # 0 is none
+    options = replace(options, limit=limit or None, method=options.method or planned.get("method"), reuse=reuse)
+    options = replace(options, device=target, name=run.resolve().name, folder=folder)
     known = data.load(inside, split="test").numbered_as(about.classes)
     others = {name: part_of(name, known, options.limit, options.seed) for name in outside}
     return evaluate(model, inside=known, outside=others, eps=eps, options=options)
@@ -85,9 +87,8 @@ def gather(folders: Sequence[Path | str]) -> Results:
         names = " ".join(map(str, folders))
         raise NotFound(f"nothing was evaluated yet: make results with 'prood evaluate {names} --out NAME'")
     titles = _told_apart(found)
-    return Results(
-        tuple(replace(one, model=titles[place, one.model]) for place, results in found.items() for one in results)
-    )
+    named = (replace(one, model=titles[place, one.model]) for place, results in found.items() for one in results)
+    return Results(tuple(named))
 
 
 def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:

@@ -88,10 +88,8 @@ class GOOD(Objective):
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         model = build(spec)
         if not isinstance(model, CertifiedClassifier):
-            raise Unsupported(
-                f"GOOD needs a network with bounds, not {spec.get('name')!r}: "
-                "say name = 'certified-classifier' in the recipe's table [networks.good]"
-            )
+            fault = f"GOOD needs a network with bounds, not {spec.get('name')!r}"
+            raise Unsupported(f"{fault}: say name = 'certified-classifier' in the recipe's table [networks.good]")
         return model
 
     def __call__(self, model: CertifiedClassifier, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
@@ -115,10 +113,8 @@ class GOOD(Objective):
     def diagnose(self, logs: dict[str, float]) -> str | None:
         if logs["range_in"] > 1e-2:
             return None
-        return (
-            f"the classifier has gone constant (its logits differ by {logs['range_in']:.1e} on the in-distribution): "
-            "try a longer eps_ramp and kappa_ramp, a smaller weight or quantile"
-        )
+        fault = f"the classifier has gone constant (its logits differ by {logs['range_in']:.1e} on the in-distribution)"
+        return f"{fault}: try a longer eps_ramp and kappa_ramp, a smaller weight or quantile"
 
 
 def _penalty(differences: Tensor) -> Tensor:

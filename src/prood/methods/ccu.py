@@ -83,11 +83,8 @@ def fit_mixtures(ratio: MixtureRatio, inside: Tensor, outside: Tensor, floor: fl
     values = values.clamp_min(floor * values.amax())
     ratio.mean.copy_(mean)
     ratio.matrix.copy_(vectors.T / values.sqrt()[:, None])
-    sigmas = [
-        _cluster(part, (images - mean) @ ratio.matrix.double().T)
-        for part, images in ((ratio.inside, inside), (ratio.outside, outside))
-    ]
-    narrow, wide = sigmas[0].log(), sigmas[1].log()
+    sets = (ratio.inside, inside), (ratio.outside, outside)
+    narrow, wide = (_cluster(part, (images - mean) @ ratio.matrix.double().T).log() for part, images in sets)
     # All σ inside below all σ outside: the scale that separates them, and how far each is from it.
     scale = 0.5 * (narrow.mean() + wide.mean())
     ratio.log_scale.copy_(scale)

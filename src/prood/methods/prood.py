@@ -127,7 +127,6 @@ class CertifiedDiscriminator(Objective):
         return g_in, upper, loss, logs
 
     def attack(self, model: Discriminator, batch: Batch, eps: Tensor) -> Tensor:
-        """A few sign-gradient steps on g from a random start in the ball, inside [0, 1]."""
         return climb(model, batch, eps, steps=self.attack_steps, step_size=self.attack_step_size)
 
     def diagnose(self, logs: dict[str, float]) -> str | None:

@@ -96,8 +96,6 @@ def checked(value: Any, hint: Any, name: str) -> Any:
             raise BadValue(f"{name} must be a list")
         return tuple(checked(item, choices[0], name) for item in value)
     kinds = choices or (hint,)  # a union such as float | None
-    if type(None) in kinds and value is None:
-        return None
     if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if not any(type(value) is kind for kind in kinds):

@@ -18,6 +18,7 @@ from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
+_RECIPES: Any = resources.files("prood") / "recipes"
 _TABLES = ("data", "augment", "networks", "train", "joint", "evaluate")
 
 
@@ -136,7 +137,7 @@ class Recipe:
 
 
 def recipe_names() -> list[str]:
-    return sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml"))
+    return sorted(item.name.removesuffix(".toml") for item in _RECIPES.iterdir() if item.name.endswith(".toml"))
 
 
 def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
@@ -145,7 +146,7 @@ def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
     `modules` declare methods of your own: files FILE.py, or modules that Python finds by name. Those that the recipe
     itself names, in its key `modules`, are imported too, from the folder that it lies in: all this runs their code.
     """
-    file = _folder() / f"{name}.toml"
+    file = _RECIPES / f"{name}.toml"
     source = file if file.is_file() else Path(name)
     if not source.is_file():
         raise NotFound(f"no recipe {name!r}: choose one of {', '.join(recipe_names())}, or give a .toml file")
@@ -156,7 +157,8 @@ def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
         raise BadValue(f"recipe {name!r} is not valid TOML: {error}") from None
     load_modules(modules)
     load_modules(checked(document.get("modules", ()), tuple[str, ...], "modules"), Path(name).parent)
-    recipe = parse(document, Path(name).stem, _head(text))
+    head = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    recipe = parse(document, Path(name).stem, " ".join(line.lstrip("# ").rstrip() for line in head))
     return replace(recipe, modules=tuple(dict.fromkeys((*recipe.modules, *modules))))
 
 
@@ -205,13 +207,3 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
             raise type(error)(f"[train.{method}]: {error}") from None
         only(table, (), f"[train.{method}]", TrainOptions, type(settings))
     return recipe
-
-
-def _head(text: str) -> str:
-    """The comment that a recipe begins with, as one paragraph."""
-    lines = text.splitlines()
-    return " ".join(line.lstrip("# ").rstrip() for line in takewhile(lambda line: line.startswith("#"), lines))
-
-
-def _folder() -> Any:
-    return resources.files("prood") / "recipes"

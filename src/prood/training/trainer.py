@@ -1,4 +1,7 @@
-"""Train a method by its recipe into a run's folder, or put two models of such folders together into another."""
+"""Train a method by its recipe into a run's folder, or put two models of such folders together into another.
+
+A recipe stands for image sets, to train on and to choose by, and for a network, which is tried out on a grey image.
+"""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -6,14 +9,16 @@ from typing import Any, TypedDict, Unpack
 
 import torch
 from rich.console import Console
-from torch import nn
+from torch import Tensor, nn
 
-from prood import processes
-from prood.errors import BadValue, Diverged, Mismatch
+from prood import data, processes
+from prood.data import Images, ImageSet
+from prood.errors import BadValue, Diverged, Mismatch, first_line
 from prood.methods import Method, Objective
-from prood.models import Discriminator, Metadata, ProoD, load, save
+from prood.methods.base import deployed
+from prood.models import Discriminator, Metadata, ProoD, load, save, score_of
+from prood.models.architectures import takes
 from prood.training.batches import Batches
-from prood.training.ingredients import answer, class_names, make_network, training_set, try_out
 from prood.training.loop import fit
 from prood.training.recipe import Recipe
 from prood.training.run import Run
@@ -75,12 +80,9 @@ def train(
                 declared.prepare(model, batches)
             if isinstance(declared, Objective):
                 fit(model, declared, batches, options, folder, console=how.get("console") or Console(), title=method)
-            facts |= {
-                "classes": None if declared.kind == "discriminator" else class_names(inside),
-                "eps": getattr(declared, "eps", facts.get("eps")),
-                "inside": inside.name,
-                "data": used | facts.get("data", {}) | used,  # its own come first
-            }
+            classes = None if declared.kind == "discriminator" else class_names(inside)
+            facts |= {"classes": classes, "eps": getattr(declared, "eps", facts.get("eps")), "inside": inside.name}
+            facts |= {"data": used | facts.get("data", {}) | used}  # its own come first
             if processes.is_main():
                 save(model.eval(), folder.model, recipe=resolved, seed=options.seed, **facts)
                 folder.checkpoint.unlink(missing_ok=True)
@@ -135,3 +137,90 @@ def _discriminator(path: Path | str, device: str | torch.device = "cpu") -> tupl
     if not isinstance(model, Discriminator):
         raise Mismatch(f"{path} holds no discriminator: train one with 'prood train discriminator'")
     return model, about
+
+
+def held_back(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """The images of both training sets, inside and outside, that the recipe keeps from training.
+
+    They serve to choose a shift, a threshold or an epoch. Every method and every seed leaves the same ones out.
+    """
+    if not recipe.data.held_back:
+        raise BadValue(f"recipe {recipe.name!r} holds no images back: say how many with data.held_back, and train")
+    count = recipe.data.held_back  # the recipe's limit and seed have no say in which
+    _, inside = data.open_set(recipe.data.inside, split="train").divided(count, seed=0)
+    _, outside = data.open_set(recipe.data.outside, like=inside, split="train").divided(count, seed=0)
+    return inside.load(), outside.load()
+
+
+def images_to_choose_by(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """Inside and outside, for choices: what the recipe holds back from training, else the splits `validation`."""
+    if recipe.data.held_back:
+        return held_back(recipe)
+    inside = data.load(f"{recipe.data.inside.removesuffix(':train')}:validation")
+    return inside, data.load(f"{recipe.data.outside.removesuffix(':train')}:validation", like=inside)
+
+
+def training_set(name: str, recipe: Recipe, like: Images | None = None) -> Images:
+    """The set to train on, without what is held back, or the part of that which the recipe's limit leaves."""
+    found = data.open_set(name, like=like, split="train")
+    if recipe.data.held_back:
+        found, _ = found.divided(recipe.data.held_back, seed=0)
+    return found.subset(recipe.data.limit, seed=0) if recipe.data.limit else found
+
+
+def class_names(inside: Images) -> list[str]:
+    """The set's own, or the numbers of its labels."""
+    if inside.labels is None:
+        raise Mismatch(f"{inside.name} has no labels: a classifier cannot be trained on it")
+    highest = int(inside.labels.max())
+    if highest >= 100_000:  # a mistake, before memory is asked for so many classes
+        raise BadValue(f"{inside.name} has a label {highest}: number the classes from 0, without gaps")
+    return list(inside.classes or map(str, range(highest + 1)))
+
+
+def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | None) -> nn.Module:
+    """The method's network for these images, its weights drawn from the recipe's seed."""
+    declared = recipe.method(method)
+    bare = declared.kind == "discriminator"
+    spec = ({"name": "discriminator"} if bare else {"classes": len(class_names(inside))}) | recipe.network(method)
+    channels = inside.shape[0]
+    if takes(spec, "image"):
+        spec = {"image": list(inside.shape)} | spec
+    if takes(spec, "channels") and channels != 1:
+        spec = {"channels": channels} | spec
+    for key in ("mean", "std"):
+        given = spec.get(key)
+        if isinstance(given, list | tuple) and len(given) != channels:
+            name = f"networks.{recipe.network_table(method)}.{key}"
+            raise BadValue(f"{name} must have {channels} numbers, as {inside.name} has channels, not {len(given)}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.options(method).seed)
+        return declared.network(spec, inside, outside)
+
+
+def try_out(model: nn.Module, recipe: Recipe, method: str, inside: Images, device: torch.device) -> None:
+    """Show the model one grey image: does it take this shape, and has it an output for each class?"""
+    declared, table = recipe.method(method), recipe.network_table(method)
+    parts = [(model, f"the network of [networks.{table}]")]
+    if isinstance(model, ProoD):
+        parts = [(model.discriminator, "the discriminator"), (model.classifier, parts[0][1])]
+    image = torch.full((1, *inside.shape), 0.5, device=device)
+    with deployed(model):
+        for part, name in parts:
+            output = answer(part, image, f"{name} does not take images of {inside.name}")
+    if declared.kind != "discriminator" and (given := output.shape[1]) < (classes := len(class_names(inside))):
+        raise BadValue(f"networks.{table}.classes = {given} is too few: {inside.name} has {classes}, leave it out")
+    found, meant = type(score_of(model)), declared.score
+    if not issubclass(found, meant):
+        fault = f"method {method!r} detects by {meant.__name__}, its {type(model).__name__} by {found.__name__}"
+        raise Mismatch(f"{fault}: change 'score' of {type(declared).__name__}, or its network")
+
+
+@torch.no_grad()
+def answer(model: nn.Module, image: Tensor, fault: str) -> Tensor:
+    """What the model makes of an image; `fault` says what is wrong if it takes none of this shape."""
+    try:
+        output: Tensor = model(image)
+    except (RuntimeError, ValueError) as error:
+        raise Mismatch(f"{fault}, of shape {tuple(image.shape[1:])}: {first_line(error)}") from None
+    return output

@@ -8,7 +8,7 @@ What makes several processes train as one does is here, too: batch norm with the
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -132,8 +132,7 @@ def _held(batch: Batch) -> Batch:
 
 
 def _parts(batch: Batch) -> list[tuple[str, Tensor]]:
-    parts = [(item.name, getattr(batch, item.name)) for item in fields(batch)]
-    return [(name, part) for name, part in parts if part is not None]
+    return [(name, part) for name, part in vars(batch).items() if part is not None]
 
 
 class _Mean(torch.autograd.Function):

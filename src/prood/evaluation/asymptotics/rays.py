@@ -117,21 +117,19 @@ def _residual(layer: Residual, ray: Ray) -> Ray:
 
 def _linear(layer: nn.Linear, ray: Ray) -> Ray:
     """−exp(h) of a NegativeLinear is what the network itself computes, in its own precision."""
-    return ray.linear(F.linear, layer.weight.detach().double(), layer.in_features, _exact(layer.bias))
-
-
-def _exact(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.detach().double()
+    bias = None if layer.bias is None else layer.bias.detach().double()
+    return ray.linear(F.linear, layer.weight.detach().double(), layer.in_features, bias)
 
 
 def _convolution(layer: nn.Conv2d, ray: Ray) -> Ray:
-    weight, bias = layer.weight.detach().double(), _exact(layer.bias)
+    weight = layer.weight.detach().double()
+    bias = None if layer.bias is None else layer.bias.detach().double()[:, None, None]
     padding: Any = layer.padding
 
     def product(x: Tensor, weight: Tensor) -> Tensor:
         return F.conv2d(x, weight, None, layer.stride, padding, layer.dilation, layer.groups)
 
-    return ray.linear(product, weight, weight[0].numel(), None if bias is None else bias[:, None, None])
+    return ray.linear(product, weight, weight[0].numel(), bias)
 
 
 def _average(layer: nn.Module, ray: Ray) -> Ray:
