@@ -77,16 +77,15 @@ def robust_accuracy(
     labels = chosen.labels_of(logits.shape[1])
     if labels is None:
         raise Mismatch(f"{inside.name} has no labelled images: robust accuracy needs them")
-    clean, attacked = torch.zeros(2, len(chosen), dtype=torch.float64)
+    right = torch.zeros(2, len(chosen), dtype=torch.float64)  # as they are, and attacked
     for label in sorted(set(labels.tolist())):
         rows = processes.own_rows((labels == label).nonzero().squeeze(1))
         for part in torch.split(rows, 250):
             images = chosen.floats(part).to(device)
             # What is wrong already need not be attacked, and a search ends where the class changes.
             found = attack(Margin(score, label), images, eps, goal=0.0, seed=seed, numbers=part)
-            clean[part] = (found.clean < 0).double().cpu()
-            attacked[part] = (found.scores < 0).double().cpu()
-    right = processes.total(torch.stack([clean, attacked]).to(device)).cpu()
+            right[:, part] = torch.stack([found.clean < 0, found.scores < 0]).double().cpu()
+    right = processes.total(right.to(device)).cpu()
     return Robustness(float(eps), len(chosen), right[0].mean().item(), right[1].mean().item())
 
 
