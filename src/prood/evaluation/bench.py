@@ -1,7 +1,4 @@
-"""Scores, bounds and attacked scores of whole image sets: batch by batch, and shared among processes.
-
-clean ≤ attacked ≤ certified, for every image that is ever evaluated.
-"""
+"""Whole image sets, shared among processes: clean ≤ attacked ≤ certified, for every image that is ever evaluated."""
 
 import math
 import time
@@ -105,14 +102,9 @@ class Bench:
         top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, highest])
         gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
         forward, backward, seconds = self._total(costs).tolist()
-        statistics = {
-            "forward": int(forward),
-            "backward": int(backward),
-            "settled": settled.mean().item(),
-            "raised": (attacked > clean).double().mean().item(),
-            "by": dict(zip(names, (self._total(found_by) / len(images)).tolist(), strict=True)),
-            "seconds": round(seconds, 3),
-        }
+        by = dict(zip(names, (self._total(found_by) / len(images)).tolist(), strict=True))
+        statistics = {"forward": int(forward), "backward": int(backward), "settled": settled.mean().item()}
+        statistics |= {"raised": (attacked > clean).double().mean().item(), "by": by, "seconds": round(seconds, 3)}
         found = Scores(
             inside=inside.numpy(),
             clean=clean.numpy(),

@@ -23,6 +23,8 @@ from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, Scores, append, identity, read_results, settle
 from prood.models import Score, fingerprint, score_of
 
+Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
+
 
 @torch.no_grad()
 def evaluate(
@@ -75,9 +77,6 @@ def evaluate(
             settle(store, asked)
     processes.barrier()  # what one process has stored, all find in the folder from now on
     return Results(asked)
-
-
-Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
 
 def _plan(

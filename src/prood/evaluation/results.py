@@ -1,7 +1,4 @@
-"""What was measured, as data: one `Evaluation` per model, out-distribution and radius, and the files that hold them.
-
-The scores behind an evaluation have a file each, read when they are asked for: most readers want the metrics only.
-"""
+"""What was measured, as data: one `Evaluation` per model, out-distribution and radius, and the files that hold them."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ NAMES = frozenset(item.name for item in fields(Scores))
 
 
 class StoredScores(Scores):
-    """Scores in a file, read as soon as one of them is asked for; then it may turn out that they cannot be read."""
+    """Scores in a file, read as soon as one is asked for, as most readers want metrics only; then that may fail."""
 
     def __init__(self, file: Path) -> None:
         vars(self)["file"] = file
@@ -261,9 +258,8 @@ def check_kinds(made: Evaluation) -> None:
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
     }
-    for kind, names in kinds.items():
-        for name in names:
-            if not isinstance(getattr(made, name), kind):
-                raise TypeError(f"{name} is of another kind")
+    wrong = [name for kind, names in kinds.items() for name in names if not isinstance(getattr(made, name), kind)]
+    if wrong:
+        raise TypeError(f"{wrong[0]} is of another kind")
     if any(not isinstance(ends, list | tuple) or len(ends) != 2 for ends in made.intervals.values()):
         raise TypeError("an interval has two ends")

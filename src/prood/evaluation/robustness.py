@@ -1,7 +1,4 @@
-"""What is measured of a model besides its evaluations: robust accuracy, and what it says far away from all data.
-
-Robust accuracy: how often the class stays right when an attacker may change the image.
-"""
+"""What is measured of a model besides its evaluations: robust accuracy, and what it says far away from all data."""
 
 import json
 from dataclasses import asdict, dataclass

@@ -93,12 +93,9 @@ def gather(folders: Sequence[Path | str]) -> Results:
 
 def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:
     """A name for each model of each folder: its own, or where others have the same, its path as far as needed."""
-    holders: dict[str, list[Path]] = {}
-    for place, results in found.items():
-        for name in {one.model for one in results}:
-            holders.setdefault(name, []).append(place)
     names: dict[tuple[Path, str], str] = {}
-    for name, places in holders.items():
+    for name in dict.fromkeys(one.model for results in found.values() for one in results):
+        places = [place for place, results in found.items() if any(one.model == name for one in results)]
         paths = {place: place.parent if place.name == name else place for place in places}
         if len(set(paths.values())) < len(paths):
             raise Mismatch(f"two of these results are of a model {name!r} in {places[-1]}: name one of them")

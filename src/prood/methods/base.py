@@ -100,19 +100,13 @@ class Adversarial(Objective):
         return self.eps * ramp(step, self.eps_ramp)
 
     def attack(self, model: nn.Module, batch: Batch, eps: Tensor, height: Callable[[Tensor], Tensor]) -> Tensor:
-        """Points in the balls around the batch's images where `height` is large.
-
-        The network is attacked as it will be deployed, so batch norm takes no notice of points on the way.
-        """
+        """Points in the batch's balls where `height` is large; batch norm takes no notice of points on the way."""
         with deployed(model):
             return climb(height, batch, eps, steps=self.attack_steps, step_size=self.attack_step_size)
 
 
 def climb(height: Callable[[Tensor], Tensor], batch: Batch, eps: Tensor, *, steps: int, step_size: float) -> Tensor:
-    """Sign-gradient steps on `height`, a number for each image, from a random start in the ball, inside [0, 1].
-
-    `step_size` is in units of ε.
-    """
+    """Steps of `step_size`·ε by the sign of ∇height, a number an image, from a random start in the ball in [0, 1]."""
     assert batch.noise is not None
     clean = batch.images
     low, high = (clean - eps).clamp(0, 1), (clean + eps).clamp(0, 1)

@@ -88,8 +88,9 @@ def fit_mixtures(ratio: MixtureRatio, inside: Tensor, outside: Tensor, floor: fl
     # All σ inside below all σ outside: the scale that separates them, and how far each is from it.
     scale = 0.5 * (narrow.mean() + wide.mean())
     ratio.log_scale.copy_(scale)
-    ratio.inside.spread.copy_(_inverse_softplus(scale - narrow - GAP / 2))
-    ratio.outside.spread.copy_(_inverse_softplus(wide - scale - GAP / 2))
+    for part, distance in ((ratio.inside, scale - narrow), (ratio.outside, wide - scale)):
+        # The x with log(1 + eˣ) = distance − GAP/2; what is not above zero becomes a thousandth.
+        part.spread.copy_(torch.log(torch.expm1((distance - GAP / 2).clamp_min(1e-3))))
 
 
 def _cluster(part: Mixture, points: Tensor) -> Tensor:
@@ -111,8 +112,3 @@ def _cluster(part: Mixture, points: Tensor) -> Tensor:
     part.centres.copy_(centres)
     part.log_weights.copy_(((sizes + 1) / (len(points) + count)).log())
     return variance.sqrt()
-
-
-def _inverse_softplus(values: Tensor) -> Tensor:
-    """The x with log(1 + eˣ) = values; what is not above zero becomes a thousandth."""
-    return torch.log(torch.expm1(values.clamp_min(1e-3)))

@@ -82,6 +82,7 @@ def register(kind: M) -> M:
 
 
 def method(name: str) -> type[Method]:
+    """The declaration of this name."""
     load_installed()
     if name not in METHODS:
         near = get_close_matches(name, METHODS, 1, cutoff=0.6)
@@ -93,11 +94,8 @@ def method(name: str) -> type[Method]:
 
 @cache
 def load_installed() -> None:
-    """Let installed packages declare their methods, once; not while this room is imported, which they import too.
-
-    Each entry point of `[project.entry-points."prood.methods"]` is a module that declares some.
-    """
-    for entry in entry_points(group="prood.methods"):
+    """Let installed packages declare their methods, once; not while this room is imported, which they import too."""
+    for entry in entry_points(group="prood.methods"):  # in a package's pyproject.toml, each a module that declares some
         try:
             import_module(entry.module)
         except Exception as error:

@@ -15,6 +15,8 @@ from prood.methods.declaring import option, register
 from prood.models import Discriminator, InLogit, ProoD, fuse
 from prood.models.score import JointConfidence
 
+_Bounded = tuple[Tensor, Tensor, Tensor, Logs]  # g of the in-distribution, bounds of the other, their loss, logs
+
 
 @register
 @dataclass(frozen=True)
@@ -52,9 +54,6 @@ class OutlierExposure(Objective):
         loss_out = -F.log_softmax(outside, 1).mean(1).mean()
         logs = {"loss_in": loss_in, "loss_out": loss_out, "accuracy": accuracy(inside, batch_in)}
         return loss_in + self.weight * loss_out, logs
-
-
-_Bounded = tuple[Tensor, Tensor, Tensor, Logs]  # g of the in-distribution, bounds of the other, their loss, logs
 
 
 @register

@@ -52,11 +52,9 @@ class Batches:
 
         self.draws = Ahead(self._uniform, device, finish)
         self.steps_per_epoch = len(inside) // batch
-        self.streams = [
-            stream(images, Order(len(images), batch, seed * 2 + number), device, workers=workers)
-            for number, images in ((INSIDE, inside), (OUTSIDE, outside))
-            if images is not None
-        ]
+        sets = {INSIDE: inside} | ({} if outside is None else {OUTSIDE: outside})
+        orders = {number: Order(len(images), batch, seed * 2 + number) for number, images in sets.items()}
+        self.streams = [stream(sets[number], orders[number], device, workers=workers) for number in sets]
         # On a GPU many small operations on one batch take as long as on many: up to 2²⁵ pixel values wait there.
         values = math.prod(inside.shape) * batch * len(self.streams)
         self.together = max(1, min(Ahead.steps // 4, 2**25 // values)) if on_gpu else 1
@@ -87,10 +85,8 @@ class Batches:
 
     def _uniform(self, step: int) -> Tensor:
         """The random numbers of both sets' augmentation, the rows of this process."""
-        drawn = [
-            self.augment.uniform(self.batch, generator(self.seed, set, step), outside=set == OUTSIDE)
-            for set in range(len(self.streams))
-        ]
+        draw, sets = self.augment.uniform, range(len(self.streams))
+        drawn = [draw(self.batch, generator(self.seed, set, step), outside=set == OUTSIDE) for set in sets]
         return torch.cat([processes.own_rows(rows) for rows in drawn])
 
     def _noisy(self, batch: Batch, step: int) -> Batch:

@@ -88,15 +88,10 @@ def describe(path: Path | str) -> dict[str, Any]:
 def _model_facts(path: Path) -> dict[str, Any]:
     model, about = load(path)
     kinds = {"ProoD": "joint model", "Fusion": "fused joint model", "Discriminator": "discriminator"}
-    facts: dict[str, Any] = {
-        "file": str(model_path(path)),
-        "model": kinds.get(type(model).__name__, "classifier"),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "architecture": about.architecture,
-        "classes": about.classes,
-        "eps": about.eps,
-        "shift": about.shift,
-    }
+    size = sum(parameter.numel() for parameter in model.parameters())
+    facts: dict[str, Any] = {"file": str(model_path(path)), "model": kinds.get(type(model).__name__, "classifier")}
+    facts |= {"parameters": size, "architecture": about.architecture, "classes": about.classes}
+    facts |= {"eps": about.eps, "shift": about.shift}
     if isinstance(model, ProoD) and about.classes:
         facts["ceiling"] = f"no input whatsoever gets a confidence above {_up(model.ceiling(len(about.classes)))}"
     if isinstance(model, Discriminator):

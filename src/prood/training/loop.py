@@ -19,7 +19,7 @@ from prood.methods.base import train_mode
 from prood.training.batches import Batches
 from prood.training.options import TrainOptions
 from prood.training.run import Run
-from prood.training.update import Update, share_batch_norm, unshare_batch_norm
+from prood.training.update import Update, shared_batch_norm
 
 REPORT_STEPS = 200  # at the latest after so many steps, and at the end of every epoch, the run is looked at
 
@@ -44,14 +44,14 @@ def fit(
     last = max(1, round(options.epochs * batches.steps_per_epoch))
     if main := processes.is_main():
         run.forget_after(start)
-    share_batch_norm(model)
     train_mode(model)
     update = Update(model, objective, optimizer, options, device)
 
     saved = time.monotonic()
     began = saved - (run.last_metrics() or {}).get("seconds", 0.0)
     complaint: str | None = None
-    with Display(console, title, run.folder, start=start, last=last, shown=main) as display, _tuned(on_gpu):
+    display = Display(console, title, run.folder, start=start, last=last, shown=main)
+    with display, _tuned(on_gpu), shared_batch_norm(model):
         for step in range(start, last):
             epoch = step / batches.steps_per_epoch
             rate = options.learning_rate(epoch)
@@ -77,7 +77,6 @@ def fit(
                 if time.monotonic() - saved >= options.checkpoint_seconds and done != last:
                     run.save_checkpoint(model, optimizer, done)
                     saved = time.monotonic()
-    unshare_batch_norm(model)
     model.eval()
     if not all(parameter.isfinite().all() for parameter in update.trained):
         raise Diverged(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")

@@ -1,7 +1,4 @@
-"""How a network is trained, whatever its objective: length, batch, optimiser, learning rate, precision.
-
-And how options are made from a recipe's tables, checked key by key and value by value.
-"""
+"""How a network is trained, and how such options are made of a recipe's tables, checked key by key, value by value."""
 
 import sys
 import tomllib

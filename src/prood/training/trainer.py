@@ -1,7 +1,4 @@
-"""Train a method by its recipe into a run's folder, or put two models of such folders together into another.
-
-A recipe stands for image sets, to train on and to choose by, and for a network, which is tried out on a grey image.
-"""
+"""Train a method by its recipe, which stands for image sets and a network, into a run's folder; or combine two runs."""
 
 from contextlib import nullcontext
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 On a GPU a step is hundreds of small kernels, and to launch them one by one takes longer than to run them. So a compiled
 step is captured once as a CUDA graph and then replayed as a whole, on inputs that are copied to where it expects them.
-
-What makes several processes train as one does is here, too: batch norm with the statistics of all of them.
 """
 
 from collections.abc import Iterator
@@ -150,7 +148,7 @@ class _Mean(torch.autograd.Function):
 
 
 class GlobalBatchNorm2d(nn.BatchNorm2d):
-    """Batch norm over all processes. torch's SyncBatchNorm computes the same, but only on GPUs."""
+    """Batch norm over all processes, which so train as one does. torch's SyncBatchNorm is the same, only on GPUs."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training:
@@ -174,15 +172,12 @@ class GlobalBatchNorm2d(nn.BatchNorm2d):
         return normalised.to(input.dtype)
 
 
-def share_batch_norm(model: nn.Module) -> None:
-    """Let every BatchNorm2d of the model use the statistics of all processes; parameters and names stay the same."""
-    if processes.world_size() > 1:
-        for layer in model.modules():
-            if type(layer) is nn.BatchNorm2d:
-                layer.__class__ = GlobalBatchNorm2d
-
-
-def unshare_batch_norm(model: nn.Module) -> None:
-    for layer in model.modules():
-        if type(layer) is GlobalBatchNorm2d:
-            layer.__class__ = nn.BatchNorm2d  # type: ignore[assignment]
+@contextmanager
+def shared_batch_norm(model: nn.Module) -> Iterator[None]:
+    """Every BatchNorm2d of the model uses the statistics of all processes; parameters and names stay the same."""
+    layers = [layer for layer in model.modules() if type(layer) is nn.BatchNorm2d and processes.world_size() > 1]
+    for layer in layers:
+        layer.__class__ = GlobalBatchNorm2d
+    yield
+    for layer in layers:
+        layer.__class__ = nn.BatchNorm2d

@@ -56,13 +56,9 @@ def far_away(
     here = torch.cat([score(inside.floats(part).to(device)).double() for part in rows]).cpu()
     classes = None if score.logits(images[:1]) is None else score.model(images[:1]).shape[1]
     places = [images + alpha * directions for alpha in alphas]
-    return Far(
-        tuple(map(float, alphas)),
-        len(images),
-        tuple(auc(here, score(points).double().cpu()) for points in places),
-        tuple(confidence(score.model, points).mean().item() for points in places) if classes else None,
-        classes,
-    )
+    apart = tuple(auc(here, score(points).double().cpu()) for points in places)
+    sure = tuple(confidence(score.model, points).mean().item() for points in places) if classes else None
+    return Far(tuple(map(float, alphas)), len(images), apart, sure, classes)
 
 
 @torch.no_grad()
@@ -107,6 +103,5 @@ def random_directions(count: int, shape: tuple[int, ...], kind: str = "uniform",
     if count < 1:
         raise BadValue(f"at least one direction is needed, not {count}")
     random = generator(seed, 0, 0)
-    if kind == "uniform":
-        return torch.rand((count, *shape), generator=random) - 0.5
-    return torch.randn((count, *shape), generator=random)
+    size = (count, *shape)
+    return torch.rand(size, generator=random) - 0.5 if kind == "uniform" else torch.randn(size, generator=random)

@@ -22,6 +22,7 @@ from prood.errors import Unsupported
 UNIT = 2.0**-53
 """The unit roundoff of float64, in which rays are followed."""
 Product = Callable[[Tensor, Tensor], Tensor]
+Follow = Callable[[Any, "Ray"], "Ray"]
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,6 @@ class Ray:
 
     def reshaped(self, change: Callable[[Tensor], Tensor]) -> Ray:
         return Ray(change(self.slope), change(self.error), change(self.offset), self.beyond)
-
-
-Follow = Callable[[Any, Ray], Ray]
 
 
 def refusal(layer: nn.Module) -> str:
