@@ -240,8 +240,7 @@ def _check_format(number: int, file: Path) -> None:
 
 
 def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
-    known = {item.name for item in fields(Evaluation)}
-    values = {name: value for name, value in values.items() if name in known}
+    values = {item.name: values[item.name] for item in fields(Evaluation) if item.name in values}
     file = values.get("scores")
     # A summary such as the quickstart's may have been moved away from its scores: the numbers stand without them.
     scores = StoredScores(folder / file) if file and (folder / file).is_file() else None

@@ -97,8 +97,7 @@ class Measured:
 
 def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Measured:
     """The measurements that are in the run's folder if they go with this evaluation, else new ones."""
-    found = read_measured(run)
-    if found is not None and found.of == evaluation.identity:
+    if (found := read_measured(run)) is not None and found.of == evaluation.identity:
         return found
     target = processes.device(device)
     model, about = load(run, device=target)

@@ -140,10 +140,8 @@ class Robust(Adversarial):
         return loss_in + self.weight * loss_attacked, logs
 
     def _pgd(self, model: nn.Module, batch: Batch, eps: Tensor) -> tuple[Tensor, Logs]:
-        def height(images: Tensor) -> Tensor:
-            return F.cross_entropy(model(images), batch.targets, reduction="none")
-
-        moved = model(self.attack(model, batch, eps, height))
+        attacked = self.attack(model, batch, eps, lambda u: F.cross_entropy(model(u), batch.targets, reduction="none"))
+        moved = model(attacked)
         return F.cross_entropy(moved, batch.targets), {"robust_accuracy": accuracy(moved, batch)}
 
 

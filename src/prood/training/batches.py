@@ -44,11 +44,10 @@ class Batches:
         self.apply = augment.on_device if on_gpu else augment.apply
         if options.compile and on_gpu:
             self.apply = torch.compile(augment.on_device)
-        _, height, width = inside.shape
 
         def finish(uniform: Tensor) -> Tensor:
             draws = augment.choose(uniform)
-            return augment.plan(draws, height, width) if on_gpu else draws
+            return augment.plan(draws, *inside.shape[1:]) if on_gpu else draws
 
         self.draws = Ahead(self._uniform, device, finish)
         self.steps_per_epoch = len(inside) // batch

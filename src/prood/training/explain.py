@@ -73,14 +73,13 @@ def _toml(value: Any) -> str:
 
 def describe(path: Path | str) -> dict[str, Any]:
     """Facts in the order in which one wants to read them; a run that has not ended says how far it came."""
-    path = Path(path)
     run = Run(path)
-    if path.is_dir() and not run.finished:
+    if run.folder.is_dir() and not run.finished:
         if not run.recipe.is_file():
             raise NotFound(f"{path} is not a run: it holds neither a model nor a recipe")
         facts = {"status": "not finished: continue it with --resume", "settings": run.settings()}
     else:
-        facts = _model_facts(path)
+        facts = _model_facts(run.folder)
     progress = run.last_metrics()
     return facts | {"training": progress} if progress else facts
 
@@ -88,10 +87,9 @@ def describe(path: Path | str) -> dict[str, Any]:
 def _model_facts(path: Path) -> dict[str, Any]:
     model, about = load(path)
     kinds = {"ProoD": "joint model", "Fusion": "fused joint model", "Discriminator": "discriminator"}
-    size = sum(parameter.numel() for parameter in model.parameters())
     facts: dict[str, Any] = {"file": str(model_path(path)), "model": kinds.get(type(model).__name__, "classifier")}
-    facts |= {"parameters": size, "architecture": about.architecture, "classes": about.classes}
-    facts |= {"eps": about.eps, "shift": about.shift}
+    facts |= {"parameters": sum(part.numel() for part in model.parameters()), "architecture": about.architecture}
+    facts |= {"classes": about.classes, "eps": about.eps, "shift": about.shift}
     if isinstance(model, ProoD) and about.classes:
         facts["ceiling"] = f"no input whatsoever gets a confidence above {_up(model.ceiling(len(about.classes)))}"
     if isinstance(model, Discriminator):

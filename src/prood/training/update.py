@@ -63,9 +63,8 @@ class Update:
             self.held = _held(batch_in), None if batch_out is None else _held(batch_out)
             return
         for batch, place in zip((batch_in, batch_out), self.held, strict=True):
-            if batch is not None:
-                for name, part in _parts(batch):
-                    getattr(place, name).copy_(part, non_blocking=True)
+            for name, part in _parts(batch):
+                getattr(place, name).copy_(part, non_blocking=True)
 
     def means(self) -> dict[str, float]:
         """The averages of the loss and of what the objective logged, since the last time. Waits for the device."""
@@ -129,8 +128,8 @@ def _held(batch: Batch) -> Batch:
     return replace(batch, **{name: part.clone(memory_format=formats[part.ndim == 4]) for name, part in _parts(batch)})
 
 
-def _parts(batch: Batch) -> list[tuple[str, Tensor]]:
-    return [(name, part) for name, part in vars(batch).items() if part is not None]
+def _parts(batch: Batch | None) -> list[tuple[str, Tensor]]:
+    return [(name, part) for name, part in vars(batch).items() if part is not None] if batch is not None else []
 
 
 class _Mean(torch.autograd.Function):

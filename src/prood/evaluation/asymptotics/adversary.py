@@ -68,8 +68,7 @@ def adversarial_directions(
     if not schedule:
         raise BadValue("a search for directions needs at least one stage")
     if isinstance(model, nn.Module):
-        model.to(device).eval()
-        model = objective_of(model)
+        model = objective_of(model.to(device).eval())
     points = random_directions(count, shape, "uniform", seed).to(device)
     best, most = points, 0
     for stage in schedule:

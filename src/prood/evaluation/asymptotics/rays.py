@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,11 +123,9 @@ def _linear(layer: nn.Linear, ray: Ray) -> Ray:
 def _convolution(layer: nn.Conv2d, ray: Ray) -> Ray:
     weight = layer.weight.detach().double()
     bias = None if layer.bias is None else layer.bias.detach().double()[:, None, None]
-    padding: Any = layer.padding
-
-    def product(x: Tensor, weight: Tensor) -> Tensor:
-        return F.conv2d(x, weight, None, layer.stride, padding, layer.dilation, layer.groups)
-
+    product = partial(
+        F.conv2d, stride=layer.stride, padding=layer.padding, dilation=layer.dilation, groups=layer.groups
+    )
     return ray.linear(product, weight, weight[0].numel(), bias)
 
 

@@ -62,7 +62,7 @@ def study(
     options: FarOptions | None = None,
     **more: Any,
 ) -> Asymptotics:
-    """Check the theorem, follow random directions to infinity, search for some that stay; `more` are `options`."""
+    """Check the theorem, follow random directions to infinity, seek some that stay; `more` are fields of `options`."""
     how = replace(options or FarOptions(), **more)
     model.to(how.device).eval()
     follows = isinstance(model, Discriminator | ProoD) and layers_of(model) is not None
