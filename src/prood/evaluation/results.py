@@ -5,21 +5,75 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from prood.atomic import locked, write_text
+import numpy as np
+from numpy.typing import NDArray
+
+from prood.atomic import locked, replacing, write_text
 from prood.errors import Damaged, Unsupported
-from prood.evaluation.scores import Scores, StoredScores
 from prood.version import __version__
 
 RESULTS_FILE = "results.json"
 NEW_FILE = "evaluations.jsonl"
 """Evaluations since `RESULTS_FILE` was written, one a line: only ever added to, until that file takes them over."""
-SCORES_FOLDER = "scores"
 FORMAT = 2
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """For histograms and curves: one float64 score per image.
+
+    `attacked` is None where no attack was run; `certified` is +∞ where there is no certificate. `gallery` names the
+    images (places in `clean`) with the highest attacked and certified scores, and shows them before and after the
+    attack as uint8 (k, C, H, W).
+    """
+
+    inside: Floats
+    clean: Floats
+    certified: Floats
+    attacked: Floats | None = None
+    gallery: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    gallery_clean: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 1, 1, 1), np.uint8))
+    gallery_attacked: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 1, 1, 1), np.uint8))
+
+    def save(self, file: Path) -> None:
+        arrays = {name: getattr(self, name) for name in NAMES}
+        with replacing(file) as aside, aside.open("wb") as opened:
+            np.savez_compressed(opened, **{name: value for name, value in arrays.items() if value is not None})
+
+    @staticmethod
+    def load(file: Path) -> Scores:
+        try:
+            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                return Scores(**{name: arrays[name] for name in arrays.files})
+        except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+            fault = " ".join(str(error).split())
+            raise Damaged(f"{file} cannot be read ({fault}): evaluate again") from None
+
+
+NAMES = frozenset(item.name for item in fields(Scores))
+
+
+class StoredScores(Scores):
+    """Scores in a file, read as soon as one is asked for, as most readers want metrics only; then that may fail."""
+
+    def __init__(self, file: Path) -> None:
+        vars(self)["file"] = file
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__("__dict__")
+        if name in NAMES and name not in own:
+            own |= vars(Scores.load(own["file"]))
+        return super().__getattribute__(name)
 
 
 @dataclass(frozen=True)
@@ -65,7 +119,7 @@ class Evaluation:
     @property
     def scores_file(self) -> str:
         readable = re.sub(r"[^A-Za-z0-9]+", "-", self.outside).strip("-")[:40]
-        return f"{SCORES_FOLDER}/{readable}-{self.eps:g}-{self.identity}.npz"
+        return f"scores/{readable}-{self.eps:g}-{self.identity}.npz"
 
     def save_scores(self, folder: Path) -> None:
         if self.scores is not None:
@@ -94,10 +148,10 @@ class Results:
 
     def __getitem__(self, key: tuple[str, str, float]) -> Evaluation:
         """The last evaluation of (model, outside, eps)."""
-        for evaluation in reversed(self.evaluations):
-            if (evaluation.model, evaluation.outside, evaluation.eps) == key:
-                return evaluation
-        raise KeyError(key)
+        found = [one for one in self if (one.model, one.outside, one.eps) == key]
+        if not found:
+            raise KeyError(key)
+        return found[-1]
 
     def find(self, identity: str) -> Evaluation | None:
         return next((evaluation for evaluation in self if evaluation.identity == identity), None)
@@ -173,12 +227,10 @@ def _added(folder: Path) -> list[Evaluation]:
         return []
     found = []
     for line in lines:
-        try:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             values = json.loads(line)
             _check_format(values.pop("format"), file)
             found.append(_evaluation(values, folder))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
     return found
 
 
@@ -188,8 +240,7 @@ def _check_format(number: int, file: Path) -> None:
 
 
 def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
-    known = {item.name for item in fields(Evaluation)}
-    values = {name: value for name, value in values.items() if name in known}
+    values = {item.name: values[item.name] for item in fields(Evaluation) if item.name in values}
     file = values.get("scores")
     # A summary such as the quickstart's may have been moved away from its scores: the numbers stand without them.
     scores = StoredScores(folder / file) if file and (folder / file).is_file() else None
@@ -206,9 +257,8 @@ def check_kinds(made: Evaluation) -> None:
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
     }
-    for kind, names in kinds.items():
-        for name in names:
-            if not isinstance(getattr(made, name), kind):
-                raise TypeError(f"{name} is of another kind")
+    wrong = [name for kind, names in kinds.items() for name in names if not isinstance(getattr(made, name), kind)]
+    if wrong:
+        raise TypeError(f"{wrong[0]} is of another kind")
     if any(not isinstance(ends, list | tuple) or len(ends) != 2 for ends in made.intervals.values()):
         raise TypeError("an interval has two ends")

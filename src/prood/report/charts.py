@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from prood.evaluation.metrics import roc, threshold
-from prood.evaluation.results import Evaluation
-from prood.evaluation.scores import Scores
+from prood.evaluation.results import Evaluation, Scores
 from prood.evaluation.words import percent, radius_text
 from prood.models.confidence import confidence_of, logistic
 from prood.report.markup import Axis, Chart, Html, element, nice_ticks

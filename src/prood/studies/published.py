@@ -11,9 +11,9 @@ from typing import Any
 
 from prood.atomic import write_text
 from prood.errors import Damaged, Mismatch, NotFound, Unsupported
-from prood.evaluation.measured import Measured, from_json, read_measured
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, check_kinds, read_results
-from prood.evaluation.runs import own_test_set
+from prood.evaluation.robustness import Measured, from_json, read_measured
+from prood.evaluation.runs import counterpart
 from prood.evaluation.words import METRICS, set_name
 from prood.models import fingerprint, load
 from prood.training import Run
@@ -108,7 +108,7 @@ def publish(
     if any(one.fingerprints.get("model") != weights for one in found):
         raise Mismatch(f"{run / RESULTS_FILE} holds evaluations of other weights: remove it and evaluate again")
     insides = sorted({set_name(one.inside) for one in found})
-    inside = insides[0] if len(insides) == 1 else set_name(own_test_set(about) or "")
+    inside = insides[0] if len(insides) == 1 else set_name(counterpart(about.inside) or "")
     if inside not in insides:
         fault = f"{run} was evaluated on several in-distributions ({', '.join(insides)}), and none is known as its own"
         raise Mismatch(f"{fault}: remove {run / RESULTS_FILE} and evaluate on one of them")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from prood.errors import UnknownName
 from prood.evaluation import Results, read_results
-from prood.evaluation.measured import measured
+from prood.evaluation.robustness import measured
 from prood.studies import making
 from prood.studies.graph import ATTACK, Node, Study
 from prood.studies.known import NEAR, REFERENCES, digits, fast
