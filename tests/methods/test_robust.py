@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from prood.errors import BadValue
 from prood.methods import Batch, Robust, Step
-from prood.methods.adversarial import divergence
+from prood.methods.robust import divergence
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 3

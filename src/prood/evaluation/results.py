@@ -60,7 +60,7 @@ class Scores:
             raise Damaged(f"{file} cannot be read ({fault}): evaluate again") from None
 
 
-NAMES = frozenset(item.name for item in fields(Scores))
+NAMES = tuple(item.name for item in fields(Scores))
 
 
 class StoredScores(Scores):

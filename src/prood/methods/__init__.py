@@ -5,10 +5,16 @@ from prood.methods.declaring import METHODS, method, option, register
 
 # In the order in which they are listed.
 # isort: off
-from prood.methods.prood import CertifiedDiscriminator, OutlierExposure, Plain, SemiJoint
+from prood.methods.plain import Plain
+from prood.methods.oe import OutlierExposure
+from prood.methods.discriminator import CertifiedDiscriminator
+from prood.methods.prood import SemiJoint
 from prood.methods.ccu import CCU
-from prood.methods.bounded import EB, GOOD
-from prood.methods.adversarial import ACET, ATOM, Robust
+from prood.methods.eb import EB
+from prood.methods.good import GOOD
+from prood.methods.acet import ACET
+from prood.methods.atom import ATOM
+from prood.methods.robust import Robust
 
 __all__ = [
     "ACET",
