@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from prood.evaluation.results import Evaluation, Results, Scores
+from prood.evaluation.results import Evaluation, Results
+from prood.evaluation.scores import Scores
 
 SETS = ("photographs:test", "textures", "text", "faces", "smooth", "uniform", "left-out")
 MODELS = {  # accuracy, mean of the clean scores, whether there is a certificate

@@ -4,8 +4,9 @@ from prood.evaluation.bench import BoundViolated
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
 from prood.evaluation.options import EvaluateOptions
-from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, Scores, read_results
+from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
 from prood.evaluation.runs import evaluate_run, gather, parse_radii
+from prood.evaluation.scores import Scores
 
 __all__ = [
     "RESULTS_FILE",

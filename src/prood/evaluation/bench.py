@@ -16,7 +16,7 @@ from prood.atomic import replacing
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.options import EvaluateOptions, goals
-from prood.evaluation.results import Scores
+from prood.evaluation.scores import Scores
 from prood.models import Score
 
 PIXELS = 2**23

@@ -20,7 +20,8 @@ from prood.errors import Damaged, Mismatch, Unsupported, first_line
 from prood.evaluation.bench import Bench
 from prood.evaluation.metrics import auc, fpr, intervals
 from prood.evaluation.options import EvaluateOptions, radii_of
-from prood.evaluation.results import Evaluation, Results, Scores, append, identity, read_results, settle
+from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
+from prood.evaluation.scores import Scores
 from prood.models import Score, fingerprint, score_of
 
 Plan = dict[str, tuple[ImageSet, dict[str, Any]]]

@@ -12,7 +12,7 @@ from prood.errors import BadValue, Mismatch, NotFound
 from prood.models import Discriminator, Fusion, ProoD, load, save
 from prood.studies.curve import Fitted, best_shift, fit_fusion, pairs
 from prood.training import Recipe, Run, images_to_choose_by
-from prood.training.trainer import evaluate_of_parts
+from prood.training.joint import evaluate_of_parts
 
 
 @dataclass(frozen=True)

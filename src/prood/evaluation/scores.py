@@ -1,0 +1,65 @@
+"""The scores of all images of an evaluation, as arrays in a file that is read when it is asked for."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prood.atomic import replacing
+from prood.errors import Damaged
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """For histograms and curves: one float64 score per image.
+
+    `attacked` is None where no attack was run; `certified` is +∞ where there is no certificate. `gallery` names the
+    images (places in `clean`) with the highest attacked and certified scores, and shows them before and after the
+    attack as uint8 (k, C, H, W).
+    """
+
+    inside: Floats
+    clean: Floats
+    certified: Floats
+    attacked: Floats | None = None
+    gallery: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    gallery_clean: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 1, 1, 1), np.uint8))
+    gallery_attacked: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 1, 1, 1), np.uint8))
+
+    def save(self, file: Path) -> None:
+        arrays = {name: getattr(self, name) for name in NAMES}
+        with replacing(file) as aside, aside.open("wb") as opened:
+            np.savez_compressed(opened, **{name: value for name, value in arrays.items() if value is not None})
+
+    @staticmethod
+    def load(file: Path) -> Scores:
+        try:
+            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                return Scores(**{name: arrays[name] for name in arrays.files})
+        except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+            fault = " ".join(str(error).split())
+            raise Damaged(f"{file} cannot be read ({fault}): evaluate again") from None
+
+
+NAMES = tuple(item.name for item in fields(Scores))
+
+
+class StoredScores(Scores):
+    """Scores in a file, read as soon as one is asked for, as most readers want metrics only; then that may fail."""
+
+    def __init__(self, file: Path) -> None:
+        vars(self)["file"] = file
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__("__dict__")
+        if name in NAMES and name not in own:
+            own |= vars(Scores.load(own["file"]))
+        return super().__getattribute__(name)
