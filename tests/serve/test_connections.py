@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from prood.errors import NoAccess, Unsupported
+from prood.errors import BadValue, NoAccess, Unsupported
 from prood.models import MODEL_FILE, save
 from prood.serve import About, Options
 from prood.serve.server import announcement, bind, hosts_for, is_loopback, loaded, make_server, read_token
@@ -196,6 +196,8 @@ def test_a_port_in_use_and_addresses_that_are_none():
         bind("127.0.0.1", taken.getsockname()[1])
     with pytest.raises(NoAccess, match=r"no\.such\.host\.invalid"):
         bind("no.such.host.invalid", 8000)
+    with pytest.raises(BadValue, match="70000"):
+        bind("127.0.0.1", 70000)
 
 
 def test_who_may_call_it_by_which_name():

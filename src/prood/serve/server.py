@@ -55,6 +55,8 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or one line that says why there is none."""
+    if not 0 <= port < 2**16:  # the system would take its last 16 bits
+        raise BadValue(f"a port is a number from 0 to 65535, not {port}")
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # then :: takes IPv4, too
