@@ -15,15 +15,11 @@ if TYPE_CHECKING:
     from prood.models import Discriminator, ProoD, discriminator
     from prood.training import combine, load_recipe, train
 
-_HOME = {
-    "Detector": "prood.detector",
-    "Discriminator": "prood.models",
-    "ProoD": "prood.models",
-    "combine": "prood.training",
-    "discriminator": "prood.models",
-    "evaluate": "prood.evaluation",
-    "load_recipe": "prood.training",
-    "train": "prood.training",
+_ROOMS = {
+    "detector": ("Detector",),
+    "evaluation": ("evaluate",),
+    "models": ("Discriminator", "ProoD", "discriminator"),
+    "training": ("combine", "load_recipe", "train"),
 }
 
 __all__ = [
@@ -54,6 +50,7 @@ def load(path: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'prood' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    for room, names in _ROOMS.items():
+        if name in names:
+            return getattr(import_module(f"prood.{room}"), name)
+    raise AttributeError(f"module 'prood' has no attribute {name!r}")

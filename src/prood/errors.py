@@ -66,4 +66,4 @@ class Unreachable(ProodError):
 
 def first_line(error: BaseException) -> str:
     """The first line of what a library says: some go on with where in their own code it happened."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -57,13 +57,14 @@ def wrap(
     f, names = open_classifier(classifier, g.image, options=options)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
     accuracy = None if calibrate is None else _calibrated(detector, calibrate)
-    kept = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
+    chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
+    kept = {key: value for key, value in chosen.items() if value is not None}
     resolved: dict[str, Any] = {
         "method": "wrap",
         "classifier": str(classifier),
         "discriminator_run": str(discriminator),
         "shift": shift,
-        "options": {key: _json(value) for key, value in kept.items() if value is not None},
+        "options": {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()},
         "calibrate": None if calibrate is None else calibrate.images,
         "evaluate": (about.recipe or {}).get("evaluate", {}),
     }
@@ -113,11 +114,5 @@ def _loaded_again(detector: Detector, folder: Run) -> Detector:
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
         (folder.folder / MODEL_FILE).unlink()
         folder.recipe.unlink()
-        raise Mismatch(
-            "the classifier gives other logits when its folder is loaded again: export it to ONNX, and wrap that"
-        )
+        raise Mismatch("the classifier gives other logits once its folder is loaded: export it to ONNX, and wrap that")
     return again
-
-
-def _json(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from prood.attacks import APGD, PGD, Compiled, Ensemble, Square
-from prood.attacks import compiled as module
+from prood.attacks import passes as module
 from prood.attacks.passes import Passes
 from prood.errors import Unsupported
 from prood.models import Score, score_of

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from prood.bounds.balls import Ball, Norm, dual_bound
+from prood.bounds.box import Ball, Norm, dual_bound
 
 ROWS, SIZE = 6, 9
 

@@ -239,8 +239,8 @@ def test_linear_bounds_agree_to_the_last_places(monkeypatch: pytest.MonkeyPatch)
     net, x = network(3)
     box = Box.sound_ball(x, 0.01).double()
     with torch.no_grad():
-        before = _bound(net.double(), box, "best")
+        before = _bound(net.double(), box, "best", BUDGET)
         monkeypatch.setattr(convolution, "DEVICES", frozenset({"cpu"}))
         with plain_sums(CPU):
-            after = _bound(net, box, "best")
+            after = _bound(net, box, "best", BUDGET)
     torch.testing.assert_close(after, before, rtol=1e-12, atol=1e-12)

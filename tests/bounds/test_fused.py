@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import Box, NegativeLinear, Normalise, Plane, activations, concretise, interval, relax
-from prood.bounds.activations import ReLURule, _BoxReLU
+from prood.bounds.activations import ReLURule, _BoxReLU, box_relu, parts, plane_relu, span
 from prood.bounds.certificate import crown_ibp
-from prood.bounds.fused import box_relu, parts, plane_relu, span
 
 
 def behind_relu(centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,8 @@ import torch
 from PIL import Image
 
 from prood.certification import Certificate, read, table
-from prood.certification.certify import Request, stated
+from prood.certification.certify import Inputs, Request, inputs, stated
 from prood.certification.certify import certify as certified
-from prood.certification.inputs import Inputs, inputs
 from prood.certification.table import CertifiedImage
 from prood.certification.verify import Verifier
 from prood.data import load
@@ -115,8 +114,8 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
 def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> None:
     """Neither may remove what the other has appended since it read the parts."""
     code = (
-        "import sys, torch; from pathlib import Path; from prood.certification.certify import Request, certify;"
-        "from prood.certification.inputs import inputs; from prood.detector import Detector;"
+        "import sys, torch; from pathlib import Path; from prood.detector import Detector;"
+        "from prood.certification.certify import Request, certify, inputs;"
         "torch.set_num_threads(1); what = Detector.load(sys.argv[1]);"
         "images, asked = inputs(['faces:test'], what.shape, 30), {'method': 'ibp', 'batch': 1};"
         "requests = [Request([float(eps)], **asked) for eps in sys.argv[3:]];"

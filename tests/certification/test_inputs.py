@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from prood.certification.inputs import inputs
+from prood.certification.certify import inputs
 from prood.errors import Unsupported
 
 SHAPE = (3, 8, 8)

@@ -3,7 +3,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from prood.data import bundled as module
-from prood.data import digits, load, sources
+from prood.data import load, sources
 from prood.data.bundled import bundled
 from prood.errors import MissingPackage
 
@@ -28,7 +28,7 @@ def test_every_bundled_set_says_what_to_install(name: str, monkeypatch: pytest.M
         return None
 
     monkeypatch.setattr(module, "find_spec", nothing)
-    digits._digits.cache_clear()
+    module._digits.cache_clear()
     for entry in sources._REGISTRY.values():
         if entry.read_split is not None:
             entry.read_split.cache_clear()

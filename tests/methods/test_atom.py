@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from prood.errors import NotFound, ProodError
 from prood.methods import ATOM, Batch, Step
-from prood.models.extra_class import ExtraClass, with_extra_class
+from prood.models.baselines import ExtraClass, with_extra_class
 
 STEP = Step(torch.tensor(0.0))
 CLASSES = 3

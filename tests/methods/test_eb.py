@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from prood.errors import BadValue
 from prood.methods import EB, Batch, Step
-from prood.models.energy import EnergyClassifier
+from prood.models.baselines import EnergyClassifier
 
 CLASSES = 3
 

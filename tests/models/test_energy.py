@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from prood.errors import BadValue
 from prood.models import load, save, score_of, small
-from prood.models.energy import Energy, EnergyClassifier
+from prood.models.baselines import Energy, EnergyClassifier
 
 
 class Pixels(nn.Module):

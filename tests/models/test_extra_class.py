@@ -8,7 +8,7 @@ import torch
 
 from prood.errors import NotFound
 from prood.models import Metadata, load, save, score_of
-from prood.models.extra_class import ExtraClass, NotExtra, with_extra_class
+from prood.models.baselines import ExtraClass, NotExtra, with_extra_class
 
 CLASSES = 3
 

@@ -16,7 +16,7 @@ from prood.errors import BadValue, Damaged, Mismatch, NoAccess, NotFound, Unsupp
 from prood.models import ProoD, WrapOptions, discriminator, fingerprint, load, open_classifier, save, score_of, small
 from prood.models.wrapped import Preprocessing, trial_images
 from prood.models.wrapped.opening import _facts
-from prood.models.wrapped.source import Source
+from prood.models.wrapped.programs import Source
 
 IMAGE = (1, 24, 24)
 KINDS = ("trace", "script", "export", "export-1", "onnx", "run")

@@ -170,7 +170,7 @@ def test_every_card_belongs_to_a_model() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pretrained.names())
 def test_a_shipped_model_is_complete(name: str) -> None:
-    model, about = load(pretrained.path(name))
+    model, about = prood.load(str(pretrained.path(name))), read_metadata(pretrained.path(name))
     assert isinstance(model, ProoD)
     images = torch.rand(2, *about.architecture["discriminator"].get("image", (3, 32, 32)))
     with torch.no_grad():

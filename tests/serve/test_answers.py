@@ -312,7 +312,7 @@ def test_an_attack_does_not_outlive_its_request(detector, images):
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        assert service._attacks == 0
+        assert not service._attacks
         assert service._attacker.submit(lambda: "free").result(timeout=10) == "free"
         service.close()
 

@@ -16,7 +16,7 @@ from prood import data
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method, base
 from prood.models import Discriminator, ProoD, load, read_metadata, save, small
-from prood.models.energy import Energy
+from prood.models.baselines import Energy
 from prood.training import Recipe, Run, combine, held_back, load_recipe, train, trainer
 
 

@@ -55,7 +55,7 @@ class APGD(Attack):
                 step, rises, last_step, last_best = (row[keep] for row in (step, rises, last_step, last_best))
             if not len(owner):
                 return
-            stuck = _nowhere_to_climb(search, point, gradient, owner)
+            stuck = search.uphill(point, gradient, owner).flatten(1).eq(0).all(1)
             back = stuck & (value < best_value)
             anew = stuck & ~back
             if number in ends:
@@ -99,7 +99,3 @@ def checkpoints(iterations: int) -> set[int]:
         found.add(-(-current * iterations // 100))
         last, current = current, current + max(current - last - 3, 6)
     return found
-
-
-def _nowhere_to_climb(search: Search, point: Tensor, gradient: Tensor, owner: Tensor) -> Tensor:
-    return search.uphill(point, gradient, owner).flatten(1).eq(0).all(1)

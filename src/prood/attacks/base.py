@@ -1,4 +1,4 @@
-"""What an attack is, and what it returns."""
+"""What an attack is, what it returns, and several as one."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,6 +14,9 @@ from prood.models import Score
 
 TOLERANCE = 1e-3
 """A search ends within this distance of the certified bound, on the scale of the score (a logit)."""
+
+NEVER = math.inf
+"""A goal that no score reaches, for a search that never stops early."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,7 @@ class Attack(ABC):
     def search(self, search: Search) -> None:
         """Look for higher scores for the images that are open."""
 
+    @torch.no_grad()
     def __call__(
         self,
         score: Score,
@@ -66,27 +70,18 @@ class Attack(ABC):
         """
         check(images, eps)
         if goal is None:
-            with torch.no_grad():
-                goal = score.upper_bound(images, eps) - tolerance
+            goal = score.upper_bound(images, eps) - tolerance
         goals = torch.as_tensor(goal, dtype=torch.float64)
         goals = goals if goals.ndim else goals.expand(len(images))
         search = Search(score, images, eps, goal=goals, seed=seed, numbers=numbers, **course)
         search.member = self.name
         if search.open.any():
-            with torch.no_grad():
-                self.search(search)
+            self.search(search)
         search.check_numbers()
         if images.is_cuda:  # where the search may have rounded otherwise than the score itself does
             search.score_again()
-        return Outcome(
-            search.best,
-            search.value,
-            search.clean,
-            ~search.open,
-            search.found_by,
-            search.forward,
-            search.backward,
-        )
+        found = (search.best, search.value, search.clean, ~search.open, search.found_by)
+        return Outcome(*found, search.forward, search.backward)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,5 +99,24 @@ class Attack(ABC):
         """Forward and backward passes per image that `search` makes at most."""
 
 
-NEVER = math.inf
-"""A goal that no score reaches, for a search that never stops early."""
+@dataclass(frozen=True)
+class Ensemble(Attack):
+    """Its members one after the other on the same search: the worst point per image is kept, the settled ones rest."""
+
+    name: ClassVar[str] = "ensemble"
+
+    members: tuple[Attack, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for member in self.members for name in member.names))
+
+    @property
+    def cost(self) -> int:
+        return sum(member.cost for member in self.members)
+
+    def search(self, search: Search) -> None:
+        for member in self.members:
+            if search.open.any():
+                search.member = member.name
+                member.search(search)

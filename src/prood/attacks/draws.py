@@ -16,25 +16,21 @@ _SECOND = 0x94D049BB133111EB - 2**64
 
 def stream(*names: int | str) -> int:
     """A 64-bit key for the stream with this name; names that differ give keys that have nothing in common."""
-    digest = hashlib.sha256(repr(names).encode()).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
+    return int.from_bytes(hashlib.sha256(repr(names).encode()).digest()[:8], "little", signed=True)
 
 
 def keys(base: int | Tensor, part: Tensor) -> Tensor:
     """Keys of sub-streams: one for each element of `part` (int64), which is broadcast with `base`."""
-    return _mix(base + _GOLDEN * (part + 1))
+    z = base + _GOLDEN * (part + 1)
+    # Shifts of signed integers keep the sign, so it is masked away; products wrap around, as they should.
+    z = (z ^ ((z >> 30) & (2**34 - 1))) * _FIRST
+    z = (z ^ ((z >> 27) & (2**37 - 1))) * _SECOND
+    return z ^ ((z >> 31) & (2**33 - 1))
 
 
 def uniform(key: Tensor, place: Tensor) -> Tensor:
     """Numbers in [0, 1) with 24 random bits, one for each `place` (int64) of the stream `key`, broadcast."""
     return ((keys(key, place) >> 40) & 0xFFFFFF).float() * 2.0**-24
-
-
-def _mix(z: Tensor) -> Tensor:
-    # Shifts of signed integers keep the sign, so it is masked away; products wrap around, as they should.
-    z = (z ^ ((z >> 30) & (2**34 - 1))) * _FIRST
-    z = (z ^ ((z >> 27) & (2**37 - 1))) * _SECOND
-    return z ^ ((z >> 31) & (2**33 - 1))
 
 
 def uniform_like(key: Tensor, like: Tensor) -> Tensor:

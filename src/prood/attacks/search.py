@@ -19,10 +19,7 @@ ROWS = 512
 
 
 class Course(TypedDict, total=False):
-    """How a search runs, not what it looks for.
-
-    `rows` limits how many points are scored at once. `watch` is told from time to time how many passes were made.
-    """
+    """How a search runs, not what it looks for; see `Attack.__call__`."""
 
     rows: int
     watch: Callable[[int], None] | None
@@ -61,20 +58,12 @@ class Search:
         self.forward = self.backward = 0  # passes of single images
         self._broken, self._unchecked = torch.zeros((), dtype=torch.bool, device=images.device), 0
         self.patience = PATIENCE if images.is_cuda else 1
-        self._members = ["clean"]
+        self.member = "clean"  # who is searching now
+        self._members = [self.member]
         self._finder = torch.zeros_like(self.numbers)  # who found the best point, as a place in _members
         self.best = self.images.clone()
         self.value = torch.full((len(images),), -torch.inf, dtype=torch.float64, device=images.device)
         self.clean = self.values(self.best, torch.arange(len(images), device=images.device))
-
-    @property
-    def member(self) -> str:
-        """Who is searching now."""
-        return self._members[-1]
-
-    @member.setter
-    def member(self, name: str) -> None:
-        self._members.append(name)
 
     @property
     def found_by(self) -> list[str]:
@@ -143,6 +132,8 @@ class Search:
         self._unchecked += 1
         if self._unchecked >= self.patience:
             self.check_numbers()
+        if self._members[-1] != self.member:
+            self._members.append(self.member)
         # Nothing here asks the device for a number, so that a GPU never waits for the next launch.
         best = torch.full_like(self.value, -torch.inf).scatter_reduce(0, owner, values, "amax")
         wins = (values == best[owner]) & (values > self.value[owner])

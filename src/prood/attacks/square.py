@@ -1,5 +1,6 @@
 """The Square Attack (Andriushchenko et al., ECCV 2020): random search with squares, no gradients."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,12 +43,12 @@ class Square(Attack):
         if not len(owner) or not self.queries:
             return
         key = search.keys(owner, _STRIPES)
-        point = search.images[owner]
-        stripe = torch.arange(point[0, :, 0].numel(), device=point.device).view(1, point.shape[1], 1, point.shape[3])
+        channels, height, width = search.images.shape[1:]
+        stripe = torch.arange(channels * width, device=owner.device).view(1, channels, 1, width)
         up = draws.uniform(key.view(-1, 1, 1, 1), stripe) < 0.5
         point = torch.where(up, search.high[owner], search.low[owner])
         value = search.values(point, owner)
-        for side, queries in self._stretches(*point.shape[2:]):
+        for side, queries in self._stretches(height, width):
             squares = Squares(search, owner, side, queries)
             for query in queries:
                 keep = search.open[owner]
@@ -62,19 +63,16 @@ class Square(Attack):
                 point = torch.where(column(taken), candidate, point)
                 value = torch.where(taken, new_value, value)
 
-    def _stretches(self, height: int, width: int) -> Iterator[tuple[int, range]]:
+    def _stretches(self, height: int, width: int) -> Iterator[tuple[int, list[int]]]:
         """(side, queries) for all queries but the first: as many in a row, up to AHEAD, as have squares of one side."""
 
         def side(query: int) -> int:
             return side_of_square(self.fraction * share(query / self.queries), height, width)
 
-        begin = 1
-        while begin < self.queries:
-            end = begin + 1
-            while end < min(begin + AHEAD, self.queries) and side(end) == side(begin):
-                end += 1
-            yield side(begin), range(begin, end)
-            begin = end
+        for length, group in itertools.groupby(range(1, self.queries), side):
+            queries = list(group)
+            for begin in range(0, len(queries), AHEAD):
+                yield length, queries[begin : begin + AHEAD]
 
 
 class Squares:
@@ -84,11 +82,11 @@ class Squares:
     take longer than to score what is proposed.
     """
 
-    def __init__(self, search: Search, owner: Tensor, side: int, queries: range) -> None:
-        self.search, self.side, self.first = search, side, queries.start
+    def __init__(self, search: Search, owner: Tensor, side: int, queries: list[int]) -> None:
+        self.search, self.side, self.first = search, side, queries[0]
         channels, height, width = search.images.shape[1:]
         there = search.images.device
-        query = torch.arange(queries.start, queries.stop, device=there)
+        query = torch.arange(queries[0], queries[-1] + 1, device=there)
         key = draws.keys(search.keys(owner, _SQUARE)[:, None], query)
         # One stream a query: two numbers for the place, two for a step inside, and one for the sign of each channel.
         numbers = draws.uniform(key[..., None], torch.arange(4 + channels, device=there))

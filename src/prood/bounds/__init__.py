@@ -3,14 +3,11 @@
 Knows nothing of out-of-distribution detection: boxes in, bounds out.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from prood.bounds import activations, affine, certificate, channelwise, composite, registry  # noqa: F401 – the rules register themselves
-from prood.bounds.balls import Norm
-from prood.bounds.box import Box
-from prood.bounds.certificate import Budget, Method, concretise, upper_bound
+from prood.bounds.box import Box, Norm
+from prood.bounds.certificate import Method, concretise, upper_bound
 from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise, Residual
-from prood.bounds.options import Options
+from prood.bounds.options import Budget, Options
 from prood.bounds.radius import bound_curve, certified_radius
 from prood.bounds.registry import Affine, Monotone, Plane, Rule, UnsupportedLayer, interval, register, relax
 from prood.bounds.rounding import EXACT, NotCovered, Sums, strict
@@ -43,10 +40,6 @@ __all__ = [
     "upper_bound",
 ]
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:  # names that were public here: they stay for one version
-        home = {"Arithmetic": certificate, "crown_ibp": certificate}.get(name, registry)
-        if name in ("Arithmetic", "NoLinearRule", "Pullback", "Slopes", "crown_ibp"):
-            return getattr(home, name)
-        raise AttributeError(f"module 'prood.bounds' has no attribute {name!r}")
+# Names that were public here: they stay for one version.
+Arithmetic, crown_ibp = certificate.Arithmetic, certificate.crown_ibp
+NoLinearRule, Pullback, Slopes = registry.NoLinearRule, registry.Pullback, registry.Slopes

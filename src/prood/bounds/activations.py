@@ -1,5 +1,6 @@
 """Rules for piecewise linear layers: ReLU, leaky ReLU and maximum pooling."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from prood.bounds.box import Box, widen
-from prood.bounds.fused import box_relu, parts, plane_relu, span
+from prood.bounds.convolution import pair
 from prood.bounds.registry import Monotone, NoLinearRule, Plane, Pullback, Slopes, UnsupportedLayer, register
 from prood.bounds.rounding import SMALLEST, UNIT, positive_sum, unit, up
 
@@ -135,6 +136,57 @@ def _lower_slopes(layer: nn.Module, box: Box, slopes: Slopes, middle: Tensor) ->
     return choose
 
 
+# A compiler makes one pass over memory of `box_relu` and of `plane_relu` by itself: they need neither the tricks of the
+# eager form nor gradients of their own. (A torch.autograd.Function would be the natural place for those, but some
+# versions of torch.compile get its gradients silently wrong.) Outputs have the type of the inputs, so that what is kept
+# for the backward pass is what the convolutions have made, in half precision where they are.
+
+
+def box_relu(points: Tensor, middle: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """Points, and centres and radii of boxes → centres (points first) and radii behind a ReLU.
+
+    With h = relu(c + r)/2 they are c and r if c > r, else h and h; see `_BoxReLU`.
+    """
+    half = (widen(middle) + radius).clamp(min=0) * 0.5
+    # Not by maximum and minimum, whose gradients are not channels last.
+    active = middle > radius
+    moved = torch.where(active, middle, half.to(middle.dtype))
+    return torch.cat([points.clamp(min=0), moved]), torch.where(active, radius, half.to(radius.dtype))
+
+
+def plane_relu(slope: Tensor, middle: Tensor, radius: Tensor, alpha: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The slopes of planes over the output → over the input [c − r, c + r] of a ReLU, and what is added to the offsets.
+
+    Positive slopes take the chord h/(h − l) with l = min(c − r, 0) and h = max(c + r, 0), which lies −hl/(h − l) above
+    zero at zero; negative ones the line `alpha`, or 1 where c > 0 and 0 elsewhere.
+    """
+    middle = widen(middle)
+    low, high = (middle - radius).clamp(max=0), (middle + radius).clamp(min=0)
+    chord = high / span(low, high)
+    lower = (middle > 0).to(chord.dtype) if alpha is None else alpha
+    # In the type of the slopes, which the next convolution takes: a copy in another type would be one pass more.
+    behind = (torch.where(slope > 0, chord, lower) * slope).to(slope.dtype)
+    if behind.ndim == 4:
+        behind = behind.contiguous(memory_format=torch.channels_last)
+    return behind, (-widen(slope).clamp(min=0) * chord * low).flatten(1).sum(1)
+
+
+def span(low: Tensor, high: Tensor) -> Tensor:
+    """high − low, or 1 where both are zero: divided by something tiny instead, gradients would overflow there."""
+    width = high - low
+    return torch.where(width > 0, width, 1)
+
+
+def parts(centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """The points and the middles of the boxes.
+
+    Cut once for all that follows, so that the gradient is put together once, channels last like its parts. That of one
+    part alone would be filled up with zeros in another order.
+    """
+    points, middle = torch.split(centre, [len(centre) - len(radius), len(radius)])
+    return points, middle
+
+
 class _BoxReLU(torch.autograd.Function):
     """The ReLU of a box in few passes: with h = relu(c + r)/2, its centre is max(c, h) and its radius min(r, h).
 
@@ -183,11 +235,8 @@ def _where_positive(condition: Tensor, values: Tensor, *, out: Tensor) -> None:
 
 def _pieces(rows: Tensor) -> list[slice]:
     """On a CPU a few rows at a time, so that what one operation writes is still in the cache when the next reads it."""
-    size = len(rows) if rows.is_cuda else max(1, _CACHED_VALUES * len(rows) // max(1, rows.numel()))
+    size = len(rows) if rows.is_cuda else max(1, (1 << 17) * len(rows) // max(1, rows.numel()))
     return [slice(start, start + size) for start in range(0, len(rows), size)]
-
-
-_CACHED_VALUES = 1 << 17
 
 
 @register(nn.MaxPool2d)
@@ -208,9 +257,9 @@ class MaxPoolRule(Monotone[nn.MaxPool2d]):
         if box.sound:
             raise NoLinearRule("maximum pooling has no sound linear bound: use method='ibp', or arithmetic='plain'")
         lower, upper = box.lower, box.upper
-        best, index = _max_pool(layer, lower)
-        ceiling, _ = _max_pool(layer, upper)
-        certain = best >= self._runner_up(layer, upper, index)
+        how = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode)
+        best, index = F.max_pool2d(lower, *how, return_indices=True)
+        ceiling, certain = F.max_pool2d(upper, *how), best >= _runner_up(layer, upper, index)
         shape = lower.shape
 
         def pull(plane: Plane) -> Plane:
@@ -224,45 +273,17 @@ class MaxPoolRule(Monotone[nn.MaxPool2d]):
 
         return pull
 
-    @staticmethod
-    def _runner_up(layer: nn.MaxPool2d, upper: Tensor, index: Tensor) -> Tensor:
-        """The largest upper bound in each window among the entries other than `index`."""
-        runner_up = torch.full(index.shape, -torch.inf, dtype=upper.dtype, device=upper.device)
-        for values, positions in _window_entries(layer, upper, index.shape):
-            runner_up = torch.where(positions == index, runner_up, torch.maximum(runner_up, values))
-        return runner_up
 
-
-def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
-
-
-def _max_pool(layer: nn.MaxPool2d, x: Tensor) -> tuple[Tensor, Tensor]:
-    values, index = F.max_pool2d(
-        x,
-        layer.kernel_size,
-        layer.stride,
-        layer.padding,
-        layer.dilation,
-        ceil_mode=layer.ceil_mode,
-        return_indices=True,
-    )
-    return values, index
-
-
-def _window_entries(layer: nn.MaxPool2d, x: Tensor, shape: torch.Size) -> list[tuple[Tensor, Tensor]]:
-    """For each place in the window: its values at every output position, and their indices in the input plane."""
-    (kh, kw), (sh, sw) = _pair(layer.kernel_size), _pair(layer.stride)
-    (ph, pw), (dh, dw) = _pair(layer.padding), _pair(layer.dilation)
-    height, width = x.shape[2:]
-    rows = torch.arange(shape[2], device=x.device) * sh - ph
-    columns = torch.arange(shape[3], device=x.device) * sw - pw
-    entries = []
-    for i in range(kh):
-        for j in range(kw):
-            row, column = rows + i * dh, columns + j * dw
-            inside = ((row >= 0) & (row < height))[:, None] & ((column >= 0) & (column < width))[None]
-            position = row[:, None] * width + column[None]
-            values = x[:, :, row.clamp(0, height - 1)][:, :, :, column.clamp(0, width - 1)]
-            entries.append((torch.where(inside, values, -torch.inf), position))
-    return entries
+def _runner_up(layer: nn.MaxPool2d, upper: Tensor, index: Tensor) -> Tensor:
+    """The largest upper bound in each window among the entries other than `index`."""
+    (height, width), (high, wide) = upper.shape[2:], pair(layer.kernel_size)
+    (down, across), (top, left), (below, beside) = map(pair, (layer.stride, layer.padding, layer.dilation))
+    rows, columns = (torch.arange(size, device=upper.device) for size in index.shape[2:])
+    runner_up = torch.full(index.shape, -torch.inf, dtype=upper.dtype, device=upper.device)
+    for place in itertools.product(range(high), range(wide)):  # in the window, at every output position
+        row = (rows * down - top + place[0] * below)[:, None]
+        column = (columns * across - left + place[1] * beside)[None]
+        other = (row >= 0) & (row < height) & (column >= 0) & (column < width) & (row * width + column != index)
+        values = upper[:, :, row.clamp(0, height - 1), column.clamp(0, width - 1)]
+        runner_up = torch.where(other, torch.maximum(runner_up, values), runner_up)
+    return runner_up

@@ -1,5 +1,6 @@
 """Rules for affine layers: linear, convolution, average pooling, reshaping."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds.box import Box, widen
-from prood.bounds.fused import NARROW, narrow_convolution
+from prood.bounds.convolution import NARROW, Pair, narrow_convolution, pair
 from prood.bounds.layers import BlockedLinear, NegativeLinear
 from prood.bounds.registry import Affine, UnsupportedLayer, register
 from prood.bounds.rounding import EXACT, SMALLEST, Rounding, Sums
@@ -22,10 +23,6 @@ def transpose(function: Callable[[Tensor], Tensor], slope: Tensor, like: Tensor)
     """
     pull = torch.func.vjp(function, torch.zeros_like(like))[1]
     return cast(Tensor, pull(slope)[0])
-
-
-_EXPONENTIAL = 8
-"""The relative error of an exponential in float32, in units of its roundoff: four units in the last place."""
 
 
 @register(nn.Linear)
@@ -50,8 +47,8 @@ class LinearRule(Affine[nn.Linear]):
 @register(BlockedLinear)
 class BlockedLinearRule(LinearRule):
     def apply_absolute(self, layer: nn.Linear, radius: Tensor) -> Tensor:
-        assert isinstance(layer, BlockedLinear)
-        return layer.product(radius, layer.weight.abs())  # in blocks: our own sums must round as little as the layer's
+        # In blocks: our own sums must round as little as the layer's.
+        return cast(BlockedLinear, layer).product(radius, layer.weight.abs())
 
     def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
         assert isinstance(layer, BlockedLinear)
@@ -90,8 +87,9 @@ class NegativeLinearRule(LinearRule):
         return replace(result, exact_upper=torch.minimum(result.upper, cap))
 
     def sums(self, layer: nn.Linear, live: Tensor) -> Sums:
-        # The weights are exponentials, computed anew in each forward pass by whatever library is there.
-        return replace(super().sums(layer, live), extra=_EXPONENTIAL)
+        # The weights are exponentials, computed anew in each forward pass by whatever library is there: off by four
+        # units in the last place, eight of the roundoff.
+        return replace(super().sums(layer, live), extra=8)
 
 
 @register(nn.Conv2d)
@@ -117,35 +115,26 @@ class Conv2dRule(Affine[nn.Conv2d]):
     def _transposed(layer: nn.Conv2d, slope: Tensor, like: Tensor, weight: Tensor) -> Tensor:
         if isinstance(layer.padding, str) or layer.padding_mode != "zeros":
             return transpose(lambda x: _convolve(layer, x, weight), slope, like)
-        reach = [
-            (size - 1) * stride - 2 * pad + dilation * (kernel - 1) + 1
-            for size, stride, pad, dilation, kernel in zip(
-                slope.shape[2:], layer.stride, layer.padding, layer.dilation, layer.kernel_size, strict=True
-            )
-        ]
-        missing = [have - got for have, got in zip(like.shape[2:], reach, strict=True)]
-        return F.conv_transpose2d(
-            slope,
-            weight,
-            stride=layer.stride,
-            padding=cast(tuple[int, int], layer.padding),
-            output_padding=cast(tuple[int, int], tuple(missing)),
-            groups=layer.groups,
-            dilation=layer.dilation,
+        padding = cast(Pair, layer.padding)
+        sides = zip(
+            like.shape[2:], slope.shape[2:], layer.stride, padding, layer.dilation, layer.kernel_size, strict=True
         )
+        missing = tuple(
+            size - ((side - 1) * stride - 2 * pad + dilation * (kernel - 1) + 1)
+            for size, side, stride, pad, dilation, kernel in sides
+        )
+        return F.conv_transpose2d(slope, weight, None, layer.stride, padding, missing, layer.groups, layer.dilation)
 
     def constant(self, layer: nn.Conv2d, slope: Tensor) -> Tensor | float:
         return 0.0 if layer.bias is None else (slope.sum((2, 3)) * layer.bias).sum(1)
 
     def sums(self, layer: nn.Conv2d, live: Tensor) -> Sums:
         weight = layer.weight
+        terms: Tensor | float = weight[0].numel()
         if layer.groups == 1 and layer.padding_mode == "zeros":
             # A window's inputs that are not zero, counted by a convolution with a single channel.
             ones = torch.ones_like(weight[:1, :1])
-            counts = F.conv2d(live.sum(1, keepdim=True), ones, None, layer.stride, layer.padding, layer.dilation)
-            terms: Tensor | float = counts
-        else:
-            terms = weight[0].numel()
+            terms = F.conv2d(live.sum(1, keepdim=True), ones, None, layer.stride, layer.padding, layer.dilation)
         offset = 0.0 if layer.bias is None else layer.bias.abs()[:, None, None]
         copies = 1  # of an input: a frame may repeat it in every row and column that it adds
         if layer.padding_mode != "zeros":
@@ -160,7 +149,7 @@ def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
         # Such as one that standardises its weights first: those of |W| would be others than |those of W|.
         raise UnsupportedLayer(f"{type(layer).__name__} has a convolution of its own: it needs a rule of its own, too")
     if _is_narrow(layer, x):
-        return narrow_convolution(x, weight, layer.stride, cast(tuple[int, int], layer.padding))
+        return narrow_convolution(x, weight, layer.stride, cast(Pair, layer.padding))
     return cast(Tensor, layer._conv_forward(x, weight, None))
 
 
@@ -187,8 +176,7 @@ class AveragePoolRule(Affine[nn.Module]):
     def sums(self, layer: nn.Module, live: Tensor) -> Sums:
         size = live.shape[2:].numel()
         if isinstance(layer, nn.AvgPool2d):
-            kernel = layer.kernel_size
-            size = kernel**2 if isinstance(kernel, int) else kernel[0] * kernel[-1]
+            size = math.prod(pair(layer.kernel_size))
         # A sum, then a division or a product with a rounded reciprocal; windows of zeros give zero.
         terms = (self.apply(layer, live) > 0).to(live.dtype) * size
         fan_out = max(size, terms.shape[2:].numel())  # an adaptive one may make several outputs of one input
@@ -196,11 +184,8 @@ class AveragePoolRule(Affine[nn.Module]):
         return Sums(terms, fan_out, live.new_ones(()), extra=2, stretch=stretch)
 
     def adjoint(self, layer: nn.Module, slope: Tensor, like: Tensor) -> Tensor:
-        size = like.shape[2] // slope.shape[2]
-        tiles = like.shape[2:] == (size * slope.shape[2], size * slope.shape[3])
-        if isinstance(layer, nn.AvgPool2d) and tiles and _is_tiling(layer, size):
-            return _enlarged(slope, size) / size**2
-        return transpose(layer, slope, like)
+        size = tile(layer, like)
+        return transpose(layer, slope, like) if size is None else _enlarged(slope, size) / size**2
 
 
 def _enlarged(slope: Tensor, size: int) -> Tensor:
@@ -213,15 +198,13 @@ def _enlarged(slope: Tensor, size: int) -> Tensor:
     return squares.reshape(rows, channels, height * size, width * size)
 
 
-def _is_tiling(layer: nn.AvgPool2d, size: int) -> bool:
-    """Windows of this size side by side: the transpose is then plain enlargement."""
-    square = (size, (size, size))
-    return (
-        layer.kernel_size in square
-        and layer.stride in square
-        and layer.padding in (0, (0, 0))
-        and layer.divisor_override is None
-    )
+def tile(layer: nn.Module, x: Tensor) -> int | None:
+    """The size of an average's windows, if these are squares that tile its input: the transpose is then enlargement."""
+    if not isinstance(layer, nn.AvgPool2d) or pair(layer.padding) != (0, 0) or layer.divisor_override is not None:
+        return None
+    size, across = pair(layer.kernel_size)
+    tiles = size == across and pair(layer.stride) == (size, size) and all(side % size == 0 for side in x.shape[2:])
+    return size if tiles else None
 
 
 @register(nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d)

@@ -7,13 +7,12 @@ from typing import Unpack, get_args
 import torch
 from torch import Tensor, nn
 
-from prood.bounds.balls import Ball, Norm
-from prood.bounds.box import Box
+from prood.bounds.box import Ball, Box, Clip, Norm
 from prood.bounds.concrete import concretise, finish, maximum, scalar
-from prood.bounds.options import Arithmetic, FullOptions, Method, Options
+from prood.bounds.options import Arithmetic, Budget, FullOptions, Method, Options
 from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
 from prood.bounds.rounding import check_deployed, strict
-from prood.bounds.tighter import Budget, in_ball, tighten
+from prood.bounds.tighter.pipeline import in_ball, tighten
 from prood.errors import BadValue, UnknownName
 
 __all__ = ["Arithmetic", "Budget", "Method", "concretise", "crown_ibp", "maximum", "upper_bound"]
@@ -26,7 +25,7 @@ def upper_bound(
     images: Tensor,
     eps: float | Tensor,
     *,
-    clip: tuple[float, float] | None = (0.0, 1.0),
+    clip: Clip = (0.0, 1.0),
     threshold: float | Tensor | None = None,
     **options: Unpack[Options],
 ) -> Tensor:
@@ -35,16 +34,15 @@ def upper_bound(
     `network` maps a batch to one number per image, shape (N, 1). Options are the `method` (by default "best"), the
     `arithmetic` ("sound" or "plain"), the `norm` ("linf", "l2" or "l1") and the `budget` of the tighter methods.
 
-    "ibp" passes a box forwards (Eq. 6);
-    "crown-ibp" takes those boxes as pre-activation bounds and passes one linear relaxation backwards; "best" is
-    the smaller of the two, or the interval bound alone where a layer has no linear rule. Behind it, each at most the
-    one before, with what `budget` allows and without gradients: "alpha-crown" optimises the lower slopes, "crown" also
-    tightens the bounds of hidden units and relaxes those of the first convolution together, "bab" also splits units.
-    "auto" goes on with an image only while its verdict is open, that is, whether all values are below `threshold` (a
-    number, or one per image); without a threshold it is "alpha-crown". "bab" stops where the bound is below the
-    threshold.
+    "ibp" passes a box forwards (Eq. 6); "crown-ibp" takes those boxes as pre-activation bounds and passes one linear
+    relaxation backwards; "best" is the smaller of the two, or the interval bound alone where a layer has no linear
+    rule. Behind it, each at most the one before, with what `budget` allows and without gradients: "alpha-crown"
+    optimises the lower slopes, "crown" also tightens the bounds of hidden units and relaxes those of the first
+    convolution together, "bab" also splits units. "auto" goes on with an image only while its verdict is open, that is,
+    whether all values are below `threshold` (a number, or one per image); without a threshold it is "alpha-crown".
+    "bab" stops where the bound is below the threshold.
 
-    In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`balls`), and so are the units of the first
+    In the ℓ2 and ℓ1 norms a plane is bounded over the ball inside the box (`Ball`), and so are the units of the first
     layer; "ibp" knows only the box around the ball.
 
     "sound" arithmetic covers every value that the network may return in float32, in any order of summation
@@ -52,19 +50,13 @@ def upper_bound(
     accounted for, except that the bound is never below the network's own value at the image.
     """
     way = FullOptions(**options)
-    check_options(eps, method=way.method, arithmetic=way.arithmetic, norm=way.norm)
-    if way.method in _TIGHTER:  # its search differentiates, whatever mode the caller is in
-        with torch.inference_mode(False), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
-            return _tighter_bound(network, images.clone(), eps, way, clip, threshold)
-    if way.arithmetic == "sound":
-        check_deployed(network, images)
-        with strict(images.device), torch.no_grad():
-            box = _region(images, eps, way.norm, clip, sound=True)
-            if way.method != "ibp":
-                # In float64, where our own rounding does not count: there is more of it in linear bounds.
-                network, box = copy.deepcopy(network).double(), box.double()
-            return _down(_bound(network, box, way.method, way.budget))
-    return _bound(network, _region(images, eps, way.norm, clip, sound=False), way.method, way.budget)
+    check_options(eps, **options)
+    if way.method not in _TIGHTER:
+        return _bounds(network, images, eps, way, clip, threshold)
+    # Their search differentiates, whatever mode the caller is in.
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(images.device.type, enabled=False):
+        network = copy.deepcopy(network).requires_grad_(False)
+        return _bounds(network, images.clone(), eps, way, clip, threshold)
 
 
 def check_options(
@@ -79,7 +71,7 @@ def check_options(
         raise BadValue("eps is a radius: it must not be negative or NaN")
 
 
-def _region(images: Tensor, eps: float | Tensor, norm: Norm, clip: tuple[float, float] | None, *, sound: bool) -> Box:
+def _region(images: Tensor, eps: float | Tensor, norm: Norm, clip: Clip, *, sound: bool) -> Box:
     """The ball: a box, or the part of one inside another ball."""
     if sound:
         box = Box.sound_ball(images, eps, clip=clip)
@@ -92,46 +84,43 @@ def _region(images: Tensor, eps: float | Tensor, norm: Norm, clip: tuple[float, 
     return replace(box, within=Ball(norm, images.detach().double(), radii))
 
 
-def _tighter_bound(
+def _bounds(
     network: nn.Module,
     images: Tensor,
     eps: float | Tensor,
     way: FullOptions,
-    clip: tuple[float, float] | None,
+    clip: Clip,
     threshold: float | Tensor | None,
 ) -> Tensor:
-    method, budget = way.method, way.budget or Budget()
-    box = _region(images, eps, way.norm, clip, sound=way.arithmetic == "sound")
-    if way.arithmetic == "sound":
-        check_deployed(network, images)
-        with strict(images.device):
-            proof, box = copy.deepcopy(network).double(), box.double()
-            return _down(_tightened(proof.requires_grad_(False), network, box, method, threshold, budget))
-    proof = copy.deepcopy(network).requires_grad_(False)
-    return _tightened(proof, proof, box, method, threshold, budget)
+    if way.arithmetic == "plain":
+        return _by_method(network, network, _region(images, eps, way.norm, clip, sound=False), way, threshold)
+    check_deployed(network, images)
+    with strict(images.device), torch.no_grad():
+        box, proof = _region(images, eps, way.norm, clip, sound=True), network
+        if way.method != "ibp":
+            # In float64, where our own rounding does not count: there is more of it in linear bounds.
+            box, proof = box.double(), copy.deepcopy(network).double()
+        return _down(_by_method(proof, network, box, way, threshold))
 
 
-def _tightened(
-    proof: nn.Module,
-    fast: nn.Module,
-    box: Box,
-    method: Method,
-    threshold: float | Tensor | None,
-    budget: Budget,
+def _by_method(
+    network: nn.Module, fast: nn.Module, box: Box, way: FullOptions, threshold: float | Tensor | None
 ) -> Tensor:
-    bound = _bound(proof, box, "best", budget)
-    try:
-        return tighten(proof, fast, box, bound, method, budget, threshold)
-    except NoLinearRule:
-        if method != "auto":
-            raise
-        return bound
+    """`fast` is the same network, to search with."""
+    bound = _bound(network, box, "best" if way.method in _TIGHTER else way.method, way.budget or Budget())
+    if way.method in _TIGHTER:
+        try:
+            return tighten(network, fast, box, bound, way, threshold)
+        except NoLinearRule:
+            if way.method != "auto":
+                raise
+    return bound
 
 
-def _bound(network: nn.Module, box: Box, method: Method, budget: Budget | None = None) -> Tensor:
+def _bound(network: nn.Module, box: Box, method: Method, budget: Budget) -> Tensor:
     try:
         if box.within is not None and method != "ibp":
-            linear = in_ball(network, box, budget or Budget())
+            linear = in_ball(network, box, budget)
             if linear is not None:
                 return linear
         output, pullback = (interval(network, box), None) if method == "ibp" else relax(network, box)

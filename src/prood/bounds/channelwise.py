@@ -18,16 +18,13 @@ class ChannelwiseRule(Affine[L]):
         raise UnsupportedLayer(f"{type(self).__name__} does not define scale_and_shift()")
 
     def apply_absolute(self, layer: L, radius: Tensor) -> Tensor:
-        scale, _ = self.scale_and_shift(layer)
-        return radius * _per_channel(scale.abs(), radius)
+        return radius * _per_channel(self.scale_and_shift(layer)[0].abs(), radius)
 
     def adjoint(self, layer: L, slope: Tensor, like: Tensor) -> Tensor:
-        scale, _ = self.scale_and_shift(layer)
-        return slope * _per_channel(scale, slope)
+        return slope * _per_channel(self.scale_and_shift(layer)[0], slope)
 
     def constant(self, layer: L, slope: Tensor) -> Tensor | float:
-        _, shift = self.scale_and_shift(layer)
-        return (slope * _per_channel(shift, slope)).flatten(1).sum(1)
+        return (slope * _per_channel(self.scale_and_shift(layer)[1], slope)).flatten(1).sum(1)
 
     def sums(self, layer: L, live: Tensor) -> Sums:
         offset = _per_channel(self.largest_shift(layer), live)
@@ -71,7 +68,7 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
     def scale_and_shift(self, layer: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
         if layer.training or layer.running_var is None or layer.running_mean is None:
             raise UnsupportedLayer(
-                "BatchNorm has no bound while it uses the statistics of the batch: call model.eval() first"
+                "BatchNorm has no bound while it takes the batch's statistics: call model.eval() first"
             )
         scale = (layer.running_var + layer.eps).rsqrt()
         if layer.affine:
@@ -88,7 +85,7 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
             small = small or bool(((layer.weight != 0) & (layer.weight.abs() < tiny)).any())
         if small:
             raise UnsupportedLayer(
-                "BatchNorm with a variance, eps or weight below 1.2e-38 has no sound bound: set such weights to 0"
+                "BatchNorm has no sound bound with a variance, eps or weight below 1.2e-38: make it 0"
             )
         return super().sums(layer, live)
 
@@ -99,7 +96,5 @@ class BatchNormRule(ChannelwiseRule[nn.BatchNorm2d]):
         return shift + layer.bias.abs() if layer.affine else shift
 
     def largest(self, layer: nn.BatchNorm2d) -> Tensor:
-        assert layer.running_mean is not None
-        assert layer.running_var is not None
-        statistics = layer.running_mean.abs().amax(), layer.running_var.abs().amax()
+        statistics = [one.abs().amax() for one in (layer.running_mean, layer.running_var) if one is not None]
         return torch.stack([super().largest(layer), *statistics]).amax()

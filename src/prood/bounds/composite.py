@@ -67,5 +67,4 @@ def _add(one: Box, other: Box) -> Box:
     rounding = 2 * (UNIT + unit(result.radius)) * up(result.middle.abs() + result.radius, 2) + SMALLEST
     result = replace(result, radius=up(result.radius + rounding, 4))
     grown = ~(result.size < LARGEST).flatten(1).all(1)  # sums of sums grow, without any weights
-    overflow = either(one.overflow, other.overflow, grown)
-    return replace(result, overflow=overflow)
+    return replace(result, overflow=either(one.overflow, other.overflow, grown))

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from prood.bounds.balls import Ball
 from prood.bounds.box import Box
 from prood.bounds.registry import Plane, Pullback, Slopes
 from prood.bounds.rounding import positive_sum
@@ -12,8 +11,12 @@ from prood.errors import Unsupported
 
 def maximum(box: Box, plane: Plane) -> Tensor:
     """The largest value of a plane over its box, or over the part inside the box's ball; (R,). All bounds end here."""
-    bound = _over_box(box, plane)
-    return bound if box.within is None else torch.minimum(bound, _over_ball(box, box.within, plane).to(bound.dtype))
+    bound, ball = _over_box(box, plane), box.within
+    if ball is None:
+        return bound
+    slope = plane.slope.double()
+    reach = ball.reach(slope, plane.of(box.lower), plane.of(box.upper), plane.owner)
+    return torch.minimum(bound, (_at(slope, plane.of(ball.centre)) + reach + plane.offset).to(bound.dtype))
 
 
 def _over_box(box: Box, plane: Plane) -> Tensor:
@@ -22,12 +25,6 @@ def _over_box(box: Box, plane: Plane) -> Tensor:
         return (plane.slope * middle + plane.slope.abs() * radius).flatten(1).sum(1) + plane.offset
     slope, middle = plane.slope.double(), middle.double()
     return _at(slope, middle) + positive_sum(slope.abs() * radius) + plane.offset
-
-
-def _over_ball(box: Box, ball: Ball, plane: Plane) -> Tensor:
-    slope, centre = plane.slope.double(), plane.of(ball.centre)
-    reach = ball.reach(slope, plane.of(box.lower), plane.of(box.upper), plane.owner)
-    return _at(slope, centre) + reach + plane.offset
 
 
 def _at(slope: Tensor, point: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from prood.bounds.balls import Norm
+from prood.bounds.box import Norm
 from prood.errors import BadValue
 
 Bound = Callable[[Tensor, Tensor], Tensor]

@@ -73,7 +73,7 @@ class Rule(Generic[L]):
     def pullback(self, layer: L, box: Box, slopes: Slopes) -> Pullback:
         """The linear relaxation of the layer on `box`."""
         raise NoLinearRule(
-            f"no linear bound for {type(layer).__name__}: give its rule a pullback(), or use method='ibp'"
+            f"no linear bound for {type(layer).__name__}: use method='ibp', or give its rule a pullback()"
         )
 
     def relax(self, layer: L, box: Box, slopes: Slopes) -> tuple[Box, Pullback]:
@@ -91,10 +91,8 @@ class Monotone(Rule[L]):
 
     def interval(self, layer: L, box: Box) -> Box:
         if box.sound and not self.exact:
-            raise UnsupportedLayer(
-                f"how {type(layer).__name__} rounds is not known: set exact = True in its rule if it does not, "
-                "or ask for arithmetic='plain'"
-            )
+            name = type(layer).__name__
+            raise UnsupportedLayer(f"{name} may round: use arithmetic='plain', or set exact = True in its rule")
         return box.monotone(lambda x: layer(x.clone()))  # a copy, because the layer may work in place
 
 
@@ -129,9 +127,7 @@ class Affine(Rule[L]):
 
     def sums(self, layer: L, live: Tensor) -> Sums:
         """How it rounds: what its outputs are sums of. `live` is 1 where an input is not exactly zero, else 0."""
-        raise UnsupportedLayer(
-            f"how {type(layer).__name__} rounds is not known: give its rule sums(), or ask for arithmetic='plain'"
-        )
+        raise UnsupportedLayer(f"{type(layer).__name__} may round: use arithmetic='plain', or give its rule sums()")
 
     def interval(self, layer: L, box: Box) -> Box:
         return self._inflated(layer, box) if box.sound else self._through(layer, box)[0]
@@ -179,9 +175,8 @@ class Affine(Rule[L]):
         centre = self.apply(layer, box.centre)
         if not box.sound:
             return box.onto(centre, self.apply_absolute(layer, box.radius)), None
-        size = box.size
+        size, positive = box.size, box.positive and self.keeps_sign
         sums = self.sums(layer, (size != 0).to(size.dtype))
-        positive = box.positive and self.keeps_sign
         if sums is EXACT:
             return replace(box.onto(centre, self.apply_absolute(layer, box.radius)), positive=positive), None
         radius, reach = self.apply_absolute(layer, torch.cat([box.radius, size])).chunk(2)
@@ -219,10 +214,8 @@ def rule_for(layer: nn.Module) -> Rule[Any]:
     for cls in type(layer).__mro__:
         if cls in _RULES and cls.forward is type(layer).forward:
             return _RULES[cls]
-    raise UnsupportedLayer(
-        f"no bound rule for layer {type(layer).__module__}.{type(layer).__qualname__}: "
-        "write one and decorate it with @prood.bounds.register(...), see CONTRIBUTING.md"
-    )
+    name = f"{type(layer).__module__}.{type(layer).__qualname__}"
+    raise UnsupportedLayer(f"no bound rule for {name}: write one with @prood.bounds.register(...), see CONTRIBUTING.md")
 
 
 def interval(layer: nn.Module, box: Box) -> Box:

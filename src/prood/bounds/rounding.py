@@ -50,6 +50,11 @@ def up(values: Tensor, roundings: int = 1) -> Tensor:
     return values * (1 + 2 * (roundings + 1) * unit(values))
 
 
+def per_row(values: Tensor, like: Tensor) -> Tensor:
+    """A number for each row, shaped to be broadcast with `like`."""
+    return values.reshape(-1, *[1] * (like.ndim - 1))
+
+
 def outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Both ends moved outwards by a rounding."""
     # Filled, not copied: a copy of a number to a GPU waits until it is idle.
@@ -173,13 +178,8 @@ def strict(device: torch.device, *, transforms: bool = False) -> Iterator[None]:
     cudnn = backends.cudnn.enabled
     # Two interfaces set the precision of products. The newer one (torch 2.9) makes the older one unreadable where they
     # disagree; then it is not the older one that was used, and there is nothing of it to restore.
-    parts = (
-        (backends.cuda, "matmul"),
-        (backends.cudnn, "conv"),
-        (backends.mkldnn, "matmul"),
-        (backends.mkldnn, "conv"),
-    )
-    knobs: list[Any] = [getattr(backend, kind, None) for backend, kind in parts]
+    knobs: list[Any] = [getattr(backends.cuda, "matmul", None), getattr(backends.cudnn, "conv", None)]
+    knobs += [getattr(backends.mkldnn, kind, None) for kind in ("matmul", "conv")]
     before = [getattr(knob, "fp32_precision", None) for knob in knobs]
     precision, tf32 = _readable(torch.get_float32_matmul_precision), _readable(lambda: backends.cudnn.allow_tf32)
     nnpack = backends.nnpack.set_flags(False)[0]  # type: ignore[no-untyped-call]  # transforms where oneDNN is off
@@ -222,14 +222,10 @@ def check_deployed(network: nn.Module, images: Tensor) -> None:
         raise NotCovered("certificates need subnormal numbers: call torch.set_flush_denormal(False) to compute them")
     computed = [type(layer).__name__ for layer in network.modules() if is_parametrized(layer)]
     if computed:  # in float64 they would be computed anew, with other rounding
-        raise NotCovered(
-            f"{computed[0]} has parametrised weights, which certificates do not cover: fix them with "
-            "torch.nn.utils.parametrize.remove_parametrizations, or ask for arithmetic='plain'"
-        )
+        fix = "use torch.nn.utils.parametrize.remove_parametrizations, or arithmetic='plain'"
+        raise NotCovered(f"certificates do not cover the parametrised weights of {computed[0]}: {fix}")
     weights = (tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point())
     wrong = {str(tensor.dtype) for tensor in (*weights, images)} - {"torch.float32"}
     if wrong:
-        raise NotCovered(
-            f"certificates cover networks and images in float32, not {', '.join(sorted(wrong))}: "
-            "convert with .float(), or ask for arithmetic='plain'"
-        )
+        kinds = ", ".join(sorted(wrong))
+        raise NotCovered(f"certificates cover float32, not {kinds}: convert with .float(), or use arithmetic='plain'")

@@ -10,12 +10,4 @@ from prood.certification.record import (
     read,
 )
 
-__all__ = [
-    "Certificate",
-    "ImageReference",
-    "ModelReference",
-    "append",
-    "file_sha256",
-    "image_sha256",
-    "read",
-]
+__all__ = ["Certificate", "ImageReference", "ModelReference", "append", "file_sha256", "image_sha256", "read"]

@@ -1,4 +1,4 @@
-"""Certifying images: a folder, a picture or a set by name, into a file of certificates.
+"""Certifying images: pictures by path and image sets by name, into a file of certificates.
 
 Under torchrun each process takes its share and appends to a file of its own beside the result; at the end they become
 one. What such files hold is not made again, so an interrupted call continues.
@@ -7,28 +7,26 @@ one. What such files hold is not made again, so an interrupted call continues.
 import math
 import re
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
+from PIL import Image
 from torch import Tensor
 
 from prood import processes
 from prood.atomic import check, locked, write_text
 from prood.bounds import Method, Norm
-from prood.certification.inputs import Inputs
-from prood.certification.record import (
-    Certificate,
-    ImageReference,
-    ModelReference,
-    append,
-    file_sha256,
-    image_sha256,
-    read,
-)
+from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256, read
+from prood.data import Images, open_set
+from prood.data.formats.pictures import decode, fit, has_frames
+from prood.data.sources import Shape
 from prood.detector import Detector, confidence_bound
-from prood.errors import BadValue, Damaged
+from prood.errors import BadValue, Damaged, Mismatch, Unsupported
 from prood.models import model_path
 
 Key = tuple[ImageReference, str, float, str, str]
@@ -45,6 +43,57 @@ class Request:
     batch: int = 64
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """Images by place: pictures and the rows of image sets. They are read when needed.
+
+    A picture of another size than the model's is fitted: the largest rectangle of the model's aspect around its centre,
+    resized with a bilinear filter. The certificate is about the pixels that come out, and so is its hash.
+    """
+
+    names: tuple[tuple[str, int | None], ...]  # name of a set and row, or path of a picture and None
+    sets: Mapping[str, Images]
+    shape: Shape
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def read(self, places: Sequence[int]) -> Tensor:
+        """float32 in [0, 1], (N, C, H, W)."""
+        images = [
+            fit(_still(Path(name)), self.shape) if row is None else self.sets[name].take([row])[0]
+            for name, row in (self.names[place] for place in places)
+        ]
+        return torch.stack(images).float() / 255
+
+
+def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> Inputs:
+    """Pictures by path and image sets by name, of which the first `limit` images."""
+    found: list[tuple[str, int | None]] = []
+    sets: dict[str, Images] = {}
+    for name in names:
+        if Path(name).is_file():
+            found.append((name, None))
+            continue
+        images = open_set(name, shape=shape, split="test")
+        if images.shape != shape:
+            raise Mismatch(f"{name} has images of shape {images.shape}, and the model takes {shape}")
+        sets[images.name] = images
+        found += [(images.name, row) for row in range(len(images))[:limit]]
+    return Inputs(tuple(found), sets, shape)
+
+
+def _still(path: Path) -> Image.Image:
+    """A picture of one frame: a certificate names the file, and would seem to be about all of them."""
+    picture = decode(path)  # a damaged one is refused there
+    several = True  # a second frame that is damaged is one, too
+    with warnings.catch_warnings(action="ignore"), Image.open(path) as opened, suppress(Exception):
+        several = has_frames(opened)
+    if several:
+        raise Unsupported(f"{path} has several frames or pages: save the one that is meant as a picture")
+    return picture
+
+
 def certify(
     detector: Detector, path: Path | str, images: Inputs, request: Request, out: Path | None = None
 ) -> list[Certificate]:
@@ -59,18 +108,17 @@ def certify(
     work = _Work(detector, ModelReference(str(path), file_sha256(model_path(path))), images, request)
     places = range(len(images))
     if out is None:
-        return [one for radius in request.eps for group in work.made(places, radius, {}) for one in group]
+        return [one for radius in request.eps for one in work.made(places, radius, {})]
     check(out)
     with locked(out):
         there = _there(out)
     processes.barrier()  # all have read what is there before one of them writes
     part = out.with_name(f"{out.name}.part{processes.rank()}")
     for radius in request.eps:
-        for group in work.made(places[processes.rank() :: processes.world_size()], radius, there):
-            for certificate in group:
-                if math.isfinite(certificate.bound):  # else there is nothing to certify
-                    with locked(out):
-                        append(part, certificate)
+        for certificate in work.made(places[processes.rank() :: processes.world_size()], radius, there):
+            if math.isfinite(certificate.bound):  # else there is nothing to certify
+                with locked(out):
+                    append(part, certificate)
     processes.barrier()
     if processes.is_main():
         with locked(out):  # another call may be at the same file
@@ -82,7 +130,7 @@ def certify(
         there = _there(out)
     for radius in request.eps:  # what has no bound is not in the file, but an answer
         left = [place for place, key in zip(places, work.keys(places, radius), strict=True) if key not in there]
-        there |= {_key(one): one for group in work.made(left, radius, there) for one in group}
+        there |= {_key(one): one for one in work.made(left, radius, there)}
     return [there[key] for radius in request.eps for key in work.keys(places, radius)]
 
 
@@ -107,10 +155,11 @@ class _Work:
             self.seen[place] = ImageReference(*self.images.names[place], image_sha256(image.numpy()))
         return images
 
-    def made(self, places: Sequence[int], eps: float, there: Mapping[Key, Certificate]) -> Iterator[list[Certificate]]:
-        """The certificates of these images that are not there, a batch at a time."""
+    def made(self, places: Sequence[int], eps: float, there: Mapping[Key, Certificate]) -> Iterator[Certificate]:
+        """The certificates of these images that are not there; they are made a batch at a time."""
         detector, norm, method = self.detector, self.request.norm, self.request.method
-        stop = detector.rule.stop(detector.shift) if method == "auto" else None
+        shift, classes = detector.shift, detector.rule.classes
+        stop = detector.rule.stop(shift) if method == "auto" else None
         for start in range(0, len(places), self.request.batch):
             group = places[start : start + self.request.batch]
             images, keys = self._read(group), self.keys(group, eps)
@@ -120,25 +169,10 @@ class _Work:
             began = time.perf_counter()
             found = detector.bound_of_g(images[missing], eps, stop, method=method, norm=norm).tolist()
             seconds = round((time.perf_counter() - began) / len(missing), 6)
-            yield [
-                self._certificate(keys[number][0], eps, bound, seconds)
-                for number, bound in zip(missing, found, strict=True)
-            ]
-
-    def _certificate(self, image: ImageReference, eps: float, bound: float, seconds: float) -> Certificate:
-        shift, classes = self.detector.shift, self.detector.rule.classes
-        return Certificate(
-            image,
-            self.reference,
-            self.request.norm,
-            eps,
-            self.request.method,
-            bound,
-            shift,
-            classes,
-            None if classes is None else stated(bound, shift, classes),
-            seconds,
-        )
+            for number, bound in zip(missing, found, strict=True):
+                said = None if classes is None else stated(bound, shift, classes)
+                image = keys[number][0]
+                yield Certificate(image, self.reference, norm, eps, method, bound, shift, classes, said, seconds)
 
 
 def stated(bound: float, shift: float, classes: int) -> float:

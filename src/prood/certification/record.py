@@ -4,14 +4,13 @@ It says: for every image u in [0, 1]^d within `eps` of the input, the value that
 in float32 and in any order of summation, is at most `bound`. The hashes say which image and which weights are meant.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from prood.version import __version__
 
 FORMAT = 1
 NORMS = ("linf", "l2", "l1")
-T = TypeVar("T")
+_KINDS = {str: "a text", int: "a number that counts", float: "a finite number"}
 
 
 @dataclass(frozen=True)
@@ -59,44 +58,28 @@ class Certificate:
     digest: str = field(default="", compare=False)  # as read from a file, of all the rest
 
     def to_json(self) -> str:
-        """One line; Python writes floats so that they read back as the same floats.
-
-        In ASCII: the name of a file may be bytes that are no text.
-        """
-        return json.dumps(self._facts() | {"digest": self._digest()}, allow_nan=False)
+        """One line in ASCII, for a file's name may be bytes that are no text; floats read back as the same floats."""
+        return json.dumps(asdict(replace(self, digest=self._digest())), allow_nan=False)
 
     @property
     def intact(self) -> bool:
         """Whether the line is as it was written. A forger may write a new digest: all else is checked as well."""
         return self.digest in ("", self._digest())
 
-    def _facts(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "digest"}
-
     def _digest(self) -> str:
-        return hashlib.sha256(json.dumps(self._facts(), sort_keys=True).encode()).hexdigest()
+        facts = asdict(self)
+        del facts["digest"]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @classmethod
-    def from_json(cls, text: str) -> Certificate:
+    def from_json(cls, text: str) -> Self:
         """A ValueError says what is wrong with the text."""
         values = json.loads(text, object_pairs_hook=_once)
         if not isinstance(values, dict):
             raise ValueError("it is no JSON object")
-        if _integer(values, "format") > FORMAT:
+        if _checked("format", values.get("format"), int) > FORMAT:
             raise ValueError(f"it was written by Prood {values.get('version')} in a newer format: update Prood")
-        image, model = _of(values, "input", dict, "an object"), _of(values, "model", dict, "an object")
-        plain: dict[str, Any] = {
-            key: _text(values, key) for key in ("norm", "method", "arithmetic", "version", "digest")
-        }
-        plain |= {key: _number(values, key) for key in ("eps", "bound", "shift", "seconds")}
-        certificate = cls(
-            input=ImageReference(_text(image, "name"), _optional(image, "row"), _text(image, "sha256")),
-            model=ModelReference(_text(model, "path"), _text(model, "sha256")),
-            classes=_optional(values, "classes"),
-            confidence=None if values.get("confidence") is None else _number(values, "confidence"),
-            format=_integer(values, "format"),
-            **plain,
-        )
+        certificate: Self = _checked("text", values, cls)
         if not certificate.digest:
             raise ValueError("it has no digest")
         more = [name for name in values if name not in asdict(certificate)]
@@ -109,8 +92,21 @@ class Certificate:
         return certificate
 
 
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """What JSON gave, as the type that a field of a certificate has: a class, one of these or None, or a dataclass."""
+    if isinstance(kind, UnionType):
+        return None if value is None else _checked(name, value, kind.__args__[0])
+    if kind not in _KINDS and isinstance(value, dict):
+        return kind(**{one.name: _checked(one.name, value.get(one.name), one.type) for one in fields(kind)})
+    if kind is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:  # false for NaN
+        return float(value)
+    if (kind is str and type(value) is str) or (kind is int and type(value) is int and 0 <= value < 2**53):
+        return value
+    raise ValueError(f"its {name} is {value!r:.40}, not {_KINDS.get(kind, 'an object')}")
+
+
 def append(path: Path | str, certificate: Certificate) -> None:
-    """Add a line and flush it. A last line that a kill has cut makes way: nobody could read it."""
+    """Add a line. A last line that a kill has cut makes way: nobody could read it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     line = certificate.to_json().encode() + b"\n"
@@ -125,7 +121,6 @@ def append(path: Path | str, certificate: Certificate) -> None:
             else:
                 file.truncate(size - len(last))
         file.write(line)
-        file.flush()
 
 
 def read(path: Path | str) -> tuple[list[Certificate], str]:
@@ -178,32 +173,3 @@ def _is_json(line: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _of(values: dict[str, Any], key: str, kind: type[T], what: str) -> T:
-    value = values.get(key)
-    if not isinstance(value, kind):
-        raise ValueError(f"its {key} is {value!r}, not {what}")
-    return value
-
-
-def _text(values: dict[str, Any], key: str) -> str:
-    return _of(values, key, str, "a text")
-
-
-def _number(values: dict[str, Any], key: str) -> float:
-    value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        raise ValueError(f"its {key} is {value!r:.40}, not a finite number")
-    return float(value)
-
-
-def _integer(values: dict[str, Any], key: str) -> int:
-    value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-        raise ValueError(f"its {key} is {value!r}, not a number that counts")
-    return value
-
-
-def _optional(values: dict[str, Any], key: str) -> int | None:
-    return None if values.get(key) is None else _integer(values, key)

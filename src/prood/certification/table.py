@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Literal
@@ -12,15 +12,12 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from prood.certification.certify import Request, certify
-from prood.certification.inputs import inputs
+from prood.certification.certify import Request, certify, inputs
 from prood.certification.record import Certificate
 from prood.detector import Answer, Detector, Rule
 from prood.errors import Refuted
 
 SHOWN = 50
-
-Rejected = Literal["provably", "yes", "no"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,10 @@ class CertifiedImage:
 
     @property
     def bounds(self) -> list[float]:
-        return [one.bound if one.confidence is None else one.confidence for one in self.certificates]
+        return _bounds(self.certificates)
 
     @property
-    def rejected(self) -> Rejected | None:
+    def rejected(self) -> Literal["provably", "yes", "no"] | None:
         """Provably: so is every image within the smallest radius asked for. Yes: this one is, near ones may not be.
 
         None without a threshold.
@@ -66,53 +63,47 @@ def certify_images(
     """
     images = inputs(names, detector.shape, limit)
     certificates = certify(detector, path, images, request, out)
-    rows = []
+    rows: list[CertifiedImage] = []
     shown = range(len(images) if out is None else min(SHOWN, len(images)))
     for start in range(0, len(shown), request.batch):
         group = shown[start : start + request.batch]
         stack = images.read(group)
-        reach = np.full(len(group), math.nan)
+        proofs = [tuple(certificates[place :: len(images)]) for place in group]
+        radii = np.full(len(group), math.nan)
         if detector.threshold is not None:
-            reach = detector.certified_radius(stack, norm=request.norm, method=request.method)
-        for place, answer, radius in zip(group, detector.predict(stack), reach, strict=True):
+            found = detector.certified_radius(stack, norm=request.norm, method=request.method)
+            radii = detector.rule.reach(found, np.array([_bounds(proof) for proof in proofs]), request.eps)
+        for place, answer, proof, radius in zip(group, detector.predict(stack), proofs, radii.tolist(), strict=True):
             name, row = images.names[place]
             full = name if row is None else f"{name}[{row}]"
-            found = CertifiedImage(full, answer, tuple(certificates[place :: len(images)]), detector.rule)
-            least = min(found.bounds)
-            if out is not None and answer.confidence > least + 1e-6 * (
-                1 + abs(least)
-            ):  # 'prood verify' refutes it, too
+            least = min(_bounds(proof))
+            if out is not None and answer.confidence > least + 1e-6 * (1 + abs(least)):  # 'verify' refutes it, too
                 raise Refuted(f"a certificate of {full} in {out} is below what the model says of it: remove that file")
-            if detector.threshold is not None:
-                radius = detector.rule.reach(radius[None], np.array([found.bounds]), request.eps)[0]
-            rows.append(replace(found, radius=float(radius)))
+            rows.append(CertifiedImage(full, answer, proof, detector.rule, radius))
     return rows
+
+
+def _bounds(certificates: Sequence[Certificate]) -> list[float]:
+    return [one.bound if one.confidence is None else one.confidence for one in certificates]
 
 
 def show(rows: Sequence[CertifiedImage]) -> Table:
     """What is proven is rounded so that it stays true: bounds up, radii down. A narrow terminal folds names."""
     joint = bool(rows) and rows[0].certificates[0].confidence is not None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("image", overflow="fold")
-    if joint:
-        table.add_column("class", overflow="fold")
+    for title in ("image", "class") if joint else ("image",):
+        table.add_column(title, overflow="fold")
     for title in ("confidence" if joint else "g", "p(in)"):
         table.add_column(title, justify="right", no_wrap=True)
     for one in rows[0].certificates if rows else ():
         within = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(one.eps))
         table.add_column(f"≤ within {float(within):g} ({one.norm})", justify="right", min_width=7)
     decides = bool(rows) and rows[0].rule.threshold is not None
-    if decides:
-        table.add_column("rejected", justify="right", no_wrap=True)
-        table.add_column("radius", justify="right", no_wrap=True)
+    for title in ("rejected", "radius") if decides else ():
+        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        said = row.answer
-        cells = [
-            escape(row.name),
-            *([escape(said.name)] if joint else []),
-            f"{said.confidence:.4f}",
-            f"{said.p_in:.4f}",
-        ]
+        cells = [escape(row.name), escape(row.answer.name)] if joint else [escape(row.name)]
+        cells += [f"{row.answer.confidence:.4f}", f"{row.answer.p_in:.4f}"]
         cells += [_rounded(bound, 4, ROUND_CEILING) for bound in row.bounds]
         if decides:
             cells += [row.rejected or "", "–" if math.isnan(row.radius) else _rounded(row.radius, 5, ROUND_FLOOR)]

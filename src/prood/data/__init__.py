@@ -1,27 +1,16 @@
 """Image sets by name, noise, augmentation on the device, and the order of the batches."""
 
-from prood.data import digits, photographs, public  # noqa: F401 – importing them registers their sources
+from prood.data import bundled  # noqa: F401 – importing it, as those of the public sets, registers its sources
 from prood.data.augment import Augment
+from prood.data.formats.arrays import read_npz
 from prood.data.formats.folder import read_folder
 from prood.data.formats.mosaic import read_mosaic
-from prood.data.formats.npz import read_npz
-from prood.data.images import ImageSet
+from prood.data.images import Images, ImageSet, Reader, StoredSet
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator
 from prood.data.pipeline import Ahead, Stream, stream
-from prood.data.sources import (
-    Images,
-    Source,
-    file_source,
-    find,
-    load,
-    names,
-    noise_source,
-    open_set,
-    public_source,
-    source,
-)
-from prood.data.stored import Reader, StoredSet
+from prood.data.public import known, labelled, openimages, packed  # noqa: F401
+from prood.data.sources import Source, file_source, find, load, names, noise_source, open_set, public_source, source
 
 __all__ = [
     "Ahead",

@@ -35,15 +35,12 @@ def unpack(archive: Path, folder: Path, *, limit: int | None = None) -> None:
     limit = max(50 * archive.stat().st_size, 10**9) if limit is None else limit
     target = _Target(archive, folder, limit)
     try:
-        if archive.name.lower().endswith(".zip"):
-            _unzip(archive, target)
-        else:
-            _untar(archive, target)
+        (_unzip if archive.name.lower().endswith(".zip") else _untar)(archive, target)
     except _DAMAGE as error:
-        raise target.fault(f"damaged or cut short ({error})") from None
+        raise target.fault(f"is damaged or cut short ({error})") from None
     # zipfile's words for what it cannot do: an unknown method of compression, or a password.
     except (NotImplementedError, RuntimeError) as error:
-        raise target.fault(f"of a kind that cannot be unpacked ({error})") from None
+        raise target.fault(f"is of a kind that cannot be unpacked ({error})") from None
 
 
 class _Target:
@@ -54,35 +51,31 @@ class _Target:
         _make_folder(folder)
 
     def fault(self, what: str) -> ProodError:
-        return Damaged(f"the archive {self.archive.name} is {what}: it was not used")
-
-    def refuse(self, member: str, why: str) -> ProodError:
-        return Damaged(f"the archive {self.archive.name} holds {member!r}, {why}: it was not used")
+        return Damaged(f"the archive {self.archive.name} {what}: it was not used")
 
     def spend(self, count: int) -> None:
         self.left -= count
         if self.left < 0:
-            raise self.fault(f"suspiciously big when unpacked (more than {self.limit:,} bytes)")
+            raise self.fault(f"is suspiciously big when unpacked (more than {self.limit:,} bytes)")
 
     def place(self, member: str) -> Path:
         """Where a member goes. A backslash separates folders, as it does on the machines that write it."""
         name = member.replace("\\", "/")
         parts = PurePosixPath(name).parts
         if name.startswith("/") or PureWindowsPath(name).drive or ".." in parts or "\0" in name:
-            raise self.refuse(member, "a path that leads out of the folder")
+            raise self.fault(f"holds {member!r}, a path that leads out of the folder")
         return self.folder.joinpath(*parts)
 
     def make_folder(self, member: str) -> None:
         try:
             _make_folder(self.place(member))
         except (FileExistsError, NotADirectoryError):
-            raise self.refuse(member, "a folder in the place of a file") from None
+            raise self.fault(f"holds {member!r}, a folder in the place of a file") from None
 
     def write(self, member: str, read: Callable[[int], bytes], size: int) -> None:
-        """A file of `size` bytes."""
         path = self.place(member)
         if path == self.folder or path.is_dir():
-            raise self.refuse(member, "a file in the place of a folder")
+            raise self.fault(f"holds {member!r}, a file in the place of a folder")
         self.make_folder(str(PurePosixPath(member.replace("\\", "/")).parent))
         path.unlink(missing_ok=True)
         with path.open("xb") as file:  # never through something that is there already
@@ -135,7 +128,7 @@ def _untar(archive: Path, target: _Target) -> None:
                 elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
                     target.write(member.name, stream.read, member.size)
                 else:
-                    raise target.refuse(member.name, "which is no plain file or folder")
+                    raise target.fault(f"holds {member.name!r}, which is no plain file or folder")
                 tar.members = []  # type: ignore[attr-defined]  # or it would remember a million of them
         if stream.last != bytes(tarfile.BLOCKSIZE):
             raise EOFError("it has no end")
@@ -154,4 +147,4 @@ def _unzip(archive: Path, target: _Target) -> None:
                 with zipped.open(member) as file:  # which compares the checksum with the last byte
                     target.write(member.filename, file.read, member.file_size)
             else:
-                raise target.refuse(member.filename, "which is no plain file or folder")
+                raise target.fault(f"holds {member.filename!r}, which is no plain file or folder")

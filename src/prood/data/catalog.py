@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FOLDER_VARIABLE = "PROOD_DATA"
+AGAIN = "fetch the set again with 'prood data fetch NAME --again'"  # the end of a message about damage
 
 
 def data_folder() -> Path:
@@ -48,7 +49,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Public:
-    """A public image set."""
+    """What a public image set is, and how to get it."""
 
     title: str
     licence: str
@@ -70,7 +71,6 @@ class Public:
         return self.path.is_dir()
 
     def how_to_get(self, name: str) -> str:
-        """One line."""
         if self.downloads or self.package:
             return f"fetch it with 'prood data fetch {name}'"
         return f"{self.by_hand} Its place is {self.path}"

@@ -1,7 +1,9 @@
 """Is a set on disk what it should be? Counts, means and standard deviations, against what is published."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import eq
+from typing import TypeVar
 
 import torch
 from rich.console import Console
@@ -9,18 +11,18 @@ from rich.progress import track
 from torch import Tensor
 
 from prood.data.catalog import Facts
+from prood.data.download import say
 from prood.data.formats.folder import OtherShape
-from prood.data.sources import Images, find, open_set, split_of
+from prood.data.images import Images
+from prood.data.sources import find, open_set, split_of
 from prood.errors import NotFound, ProodError, Unsupported
+
+T = TypeVar("T")
 
 MANY = 200_000  # images; of more, a sample is read
 SAMPLE = 10_000
-_TOLERANCE = 5e-5  # published values have four digits
-# Of means over a sample: four standard errors, as the means of single images have a standard deviation below 0.25.
-_SAMPLE_TOLERANCE = 0.01
 _BLOCK = 1 << 25  # bytes that are read at a time
-_SHOWN = 20
-_FITTED = "to the in-distribution's size; an in-distribution must have one size"
+_SHOWN = 20  # damaged images
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,10 @@ def check(name: str, console: Console, *, everything: bool = False) -> list[Find
     findings = []
     for full in [name] if one else [f"{source.name}:{split}" for split in source.splits]:
         facts = source.public.facts.get(full.partition(":")[2]) if source.public else None
-        findings += _check_split(full, facts, console, everything)
-    return findings
-
-
-def _check_split(name: str, facts: Facts | None, console: Console, everything: bool) -> list[Finding]:
-    _say(console, name)
-    findings = []
-    for finding in _findings(name, facts, console, everything):
-        findings.append(finding)
-        _say(console, str(finding))
+        say(console, full)
+        for finding in _findings(full, facts, console, everything):
+            findings.append(finding)
+            say(console, str(finding))
     return findings
 
 
@@ -74,16 +70,19 @@ def _findings(name: str, facts: Facts | None, console: Console, everything: bool
     except ProodError as error:
         yield Finding(name, "opened", str(error), right=False)
         return
-    yield _count(name, len(images), facts)
-    if images.labels is not None or (facts and facts.per_class):
-        yield _per_class(name, images.labels, facts)
+    yield _compared(name, "images", len(images), facts.count if facts else None, "{:,}".format)
+    per_class = facts.per_class if facts else None
+    found = () if images.labels is None else torch.bincount(images.labels, minlength=len(per_class or ())).tolist()
+    if found or per_class:
+        yield _compared(name, "per class", tuple(found), per_class, _sizes)
     yield Finding(name, "shape", "×".join(map(str, images.shape)))
     yield Finding(name, "fingerprint", images.fingerprint())
     sampled = len(images) > MANY and not everything
     chosen = images.subset(SAMPLE, 0) if sampled else images
     histogram, damaged = _histogram(chosen, console)
     if others := sum(isinstance(fault, OtherShape) for fault in damaged):
-        yield Finding(name, "sizes", f"{others:,} differ from the first: fine as outliers, which are fitted {_FITTED}")
+        fitted_to = "fitted to the in-distribution's size; an in-distribution must have one size"
+        yield Finding(name, "sizes", f"{others:,} differ from the first: fine as outliers, which are {fitted_to}")
         fitted = open_set(name, like=images)
         histogram, damaged = _histogram(fitted.subset(SAMPLE, 0) if sampled else fitted, console)
     good = len(chosen) - len(damaged)
@@ -94,43 +93,35 @@ def _findings(name: str, facts: Facts | None, console: Console, everything: bool
     if len(damaged) > _SHOWN:
         yield Finding(name, "damaged", f"and {len(damaged) - _SHOWN:,} more", right=False)
     if good:
+        # Published values have four digits. Of a sample, four standard errors, as the means of single images have a
+        # standard deviation below 0.25.
+        tolerance = 0.01 if sampled else 5e-5
+
+        def near(measured: tuple[float, ...], published: tuple[float, ...]) -> bool:
+            # A last digit that was rounded to lie exactly on the tolerance is right.
+            pairs = zip(measured, published, strict=False)
+            return len(measured) == len(published) and all(abs(a - b) <= tolerance + 1e-9 for a, b in pairs)
+
         mean, std = _moments(histogram)
-        tolerance = _SAMPLE_TOLERANCE if sampled else _TOLERANCE
-        yield _close(name, "mean", mean, facts.mean if facts else None, tolerance)
-        yield _close(name, "std", std, facts.std if facts else None, tolerance)
+        yield _compared(name, "mean", mean, facts.mean if facts else None, _values, near)
+        yield _compared(name, "std", std, facts.std if facts else None, _values, near)
 
 
-def _count(name: str, count: int, facts: Facts | None) -> Finding:
-    if facts is None:
-        return Finding(name, "images", f"{count:,}")
-    return Finding(name, "images", f"{count:,}", f"{facts.count:,}", count == facts.count)
-
-
-def _per_class(name: str, labels: Tensor | None, facts: Facts | None) -> Finding:
-    published = facts.per_class if facts else None
-    if labels is None:
-        return Finding(name, "per class", "no labels", _sizes(published or ()), False)
-    found = tuple(torch.bincount(labels, minlength=len(published or ())).tolist())
+def _compared(
+    name: str, fact: str, found: T, published: T | None, show: Callable[[T], str], same: Callable[[T, T], bool] = eq
+) -> Finding:
     if published is None:
-        return Finding(name, "per class", _sizes(found))
-    return Finding(name, "per class", _sizes(found), _sizes(published), found == published)
+        return Finding(name, fact, show(found))
+    return Finding(name, fact, show(found), show(published), same(found, published))
 
 
 def _sizes(counts: tuple[int, ...]) -> str:
+    """What `per class` says."""
+    if not counts:
+        return "no labels"
     if len(set(counts)) == 1:
         return f"{len(counts)} × {counts[0]:,}"
     return " ".join(map(str, counts)) if len(counts) <= 20 else f"{len(counts)} × {min(counts):,} to {max(counts):,}"
-
-
-def _close(
-    name: str, fact: str, measured: tuple[float, ...], published: tuple[float, ...] | None, tolerance: float
-) -> Finding:
-    text = _values(measured)
-    if published is None:
-        return Finding(name, fact, text)
-    # A last digit that was rounded to lie exactly on the tolerance is right.
-    near = [abs(a - b) <= tolerance + 1e-9 for a, b in zip(measured, published, strict=False)]
-    return Finding(name, fact, text, _values(published), len(measured) == len(published) and all(near))
 
 
 def _values(values: tuple[float, ...]) -> str:
@@ -152,19 +143,15 @@ def _histogram(images: Images, console: Console) -> tuple[Tensor, list[ProodErro
 
 
 def _blocks(images: Images, rows: range, damaged: list[ProodError]) -> Iterator[Tensor]:
-    """The rows at once or, if one of them is damaged, those that are not."""
+    """The rows at once or, if one of them is damaged, those that are not, one by one."""
     try:
         yield images.take(rows)
-        return
-    except ProodError:
-        pass
-    for row in rows:
-        try:
-            image = images.take([row])
-        except ProodError as error:
+    except ProodError as error:
+        if len(rows) == 1:
             damaged.append(error)
-        else:
-            yield image
+            return
+        for row in rows:
+            yield from _blocks(images, range(row, row + 1), damaged)
 
 
 def _moments(histogram: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -174,7 +161,3 @@ def _moments(histogram: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     mean = share @ values
     variance = (share * (values - mean[:, None]) ** 2).sum(1)
     return tuple(mean.tolist()), tuple(variance.sqrt().tolist())
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

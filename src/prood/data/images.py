@@ -1,8 +1,10 @@
-"""A set of images as it lies in memory: bytes, and perhaps labels."""
+"""Sets of images, and perhaps of labels: in memory as bytes or, where there are too many or too big, on disk."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -10,21 +12,69 @@ from torch import Tensor
 from prood.data.order import generator
 from prood.errors import BadValue, Mismatch
 
-_SUBSET = int.from_bytes(b"subset")
-_HELD = int.from_bytes(b"held back")
-
 Rows = Tensor | Sequence[int]
+Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet:
+class Choosable:
+    """What sets in memory and on disk share: seeded choices of their images."""
+
+    name: str
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def select(self, rows: Rows) -> Self:
+        """The set of these rows, in this order; a row may come twice."""
+        raise NotImplementedError
+
+    def subset(self, count: int, seed: int) -> Self:
+        """A seeded choice of `count` images without replacement, or the whole set in order if it has no more.
+
+        A smaller choice with the same seed is the beginning of a bigger one.
+        """
+        if count < 1:
+            raise _wrong(self.name, f"cannot give a subset of {count} images: ask for at least 1")
+        if count >= len(self):
+            return self
+        return self.select(torch.randperm(len(self), generator=generator(seed, int.from_bytes(b"subset")))[:count])
+
+    def divided(self, count: int, seed: int) -> tuple[Self, Self]:
+        """The set without a seeded choice of `count` images, in its order and under its name; and that choice.
+
+        A smaller choice with the same seed is the beginning of a bigger one. It is another than that of `subset`.
+        """
+        have = len(self)
+        if not 1 <= count < have:
+            raise _wrong(self.name, f"has {have:,} images and cannot hold back {count:,}: choose 1 to {have - 1:,}")
+        held = torch.randperm(have, generator=generator(seed, int.from_bytes(b"held back")))[:count]
+        left = torch.ones(have, dtype=torch.bool)
+        left[held] = False
+        return self.select(left.nonzero()[:, 0]), replace(self.select(held), name=f"{self.name} (held back)")
+
+    def _index(self, rows: Rows, device: torch.device | None = None) -> Tensor:
+        index = torch.as_tensor(rows, device=device)
+        # An empty list has no type of its own; the ImageSet it leads to is refused anyway.
+        if index.numel() == 0:
+            return index.to(torch.int64).reshape(-1)
+        # A mask would pass for rows 0 and 1, and a negative row would quietly count from the end.
+        if index.dtype == torch.bool or index.is_floating_point() or index.ndim != 1:
+            raise _wrong(self.name, f"takes rows as a list of integers, not {index.dtype} of shape {_text(index)}")
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= len(self):
+            raise _wrong(self.name, f"has no row {low if low < 0 else high}: its rows are 0 to {len(self) - 1}")
+        return index.to(torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet(Choosable):
     """Images of one size: uint8 NCHW, labels int64 (N,) or None, and the names of the classes where they have any.
 
     Bytes and not floats: a quarter of the memory, and exactly what the file held. `floats` gives what a network
     takes. Sets from `load` are shared, so nobody writes into them.
     """
 
-    name: str
     images: Tensor
     labels: Tensor | None = None
     classes: tuple[str, ...] | None = None
@@ -42,47 +92,29 @@ class ImageSet:
         return len(self.images)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> Shape:
         """(C, H, W) of one image."""
         channels, height, width = self.images.shape[1:]
         return channels, height, width
 
-    def select(self, rows: Rows) -> "ImageSet":
-        """The set of these rows, in this order; a row may come twice."""
-        index = self._index(rows)
+    def select(self, rows: Rows) -> Self:
+        index = self._index(rows, self.images.device)
         labels = None if self.labels is None else self.labels[index]
         return replace(self, images=self.images[index], labels=labels)
 
-    def subset(self, count: int, seed: int) -> "ImageSet":
-        """A seeded choice of `count` images without replacement, or the whole set in order if it has no more.
-
-        A smaller choice with the same seed is the beginning of a bigger one.
-        """
-        rows = chosen(self.name, len(self), count, seed)
-        return self if rows is None else self.select(rows)
-
-    def divided(self, count: int, seed: int) -> tuple["ImageSet", "ImageSet"]:
-        """The set without a seeded choice of `count` images, in its order and under its name; and that choice.
-
-        A smaller choice with the same seed is the beginning of a bigger one. It is another than that of `subset`.
-        """
-        rest, held = division(self.name, len(self), count, seed)
-        return self.select(rest), replace(self.select(held), name=held_name(self.name))
-
     def take(self, rows: Rows) -> Tensor:
         """The images of these rows: uint8 (N, C, H, W)."""
-        return self.images[self._index(rows)]
+        return self.images[self._index(rows, self.images.device)]
 
-    def load(self) -> "ImageSet":
+    def load(self) -> Self:
         """Itself: it is in memory already, unlike a `StoredSet`."""
         return self
 
     def floats(self, rows: Rows | None = None) -> Tensor:
         """The images, or these rows of them, as float32 in [0, 1]."""
-        images = self.images if rows is None else self.images[self._index(rows)]
-        return images.to(torch.float32) / 255
+        return (self.images if rows is None else self.take(rows)).to(torch.float32) / 255
 
-    def numbered_as(self, classes: Sequence[str] | None) -> "ImageSet":
+    def numbered_as(self, classes: Sequence[str] | None) -> Self:
         """With labels that count these classes, by name. Where one side has no names, or none in common, as it is."""
         if self.labels is None or self.classes is None or classes is None or self.classes == tuple(classes):
             return self
@@ -90,12 +122,9 @@ class ImageSet:
         if not any(name in places for name in self.classes):
             return self
         present = [self.classes[label] for label in sorted(set(self.labels.tolist()))]
-        unknown = [name for name in present if name not in places]
-        if unknown:
-            raise Mismatch(
-                f"{self.name} has classes that the model does not know ({', '.join(unknown[:3])}): "
-                "leave them out, or name them as the model does"
-            )
+        if unknown := [name for name in present if name not in places]:
+            fault = f"has classes that the model does not know ({', '.join(unknown[:3])})"
+            raise Mismatch(f"the image set '{self.name}' {fault}: leave them out, or name them as the model does")
         numbers = torch.tensor([places.get(name, -1) for name in self.classes], device=self.labels.device)
         return replace(self, labels=numbers[self.labels], classes=tuple(classes))
 
@@ -106,9 +135,7 @@ class ImageSet:
         highest = int(self.labels.max())
         if highest >= classes:
             fault = f"has the label {highest}, but the model has {classes} classes, counted from 0"
-            raise Mismatch(
-                f"the image set '{self.name}' {fault}: leave such images out, or number them as the model does"
-            )
+            raise Mismatch(f"the image set '{self.name}' {fault}: leave them out, or number them as the model does")
         return self.labels.cpu()
 
     def fingerprint(self) -> str:
@@ -118,8 +145,76 @@ class ImageSet:
         """
         return fingerprint(self.images, self.labels)
 
-    def _index(self, rows: Rows) -> Tensor:
-        return index_of(self.name, rows, len(self), self.images.device)
+
+class Reader(Protocol):
+    """Where the images of a stored set come from. Worker processes get a pickled copy of it."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, row: int) -> Tensor:
+        """One image, uint8 (C, H, W); a ProodError that names the file if it is damaged."""
+
+    def fingerprint(self) -> str:
+        """16 hex digits that change when the set does, found without reading every image."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSet(Choosable):
+    """Images of one size behind a `Reader`; the counterpart of `ImageSet`, which `load` turns it into.
+
+    `rows` are the reader's rows that belong to the set, all of them if None: a set may have eighty million.
+    """
+
+    reader: Reader
+    shape: Shape
+    labels: Tensor | None = None
+    classes: tuple[str, ...] | None = None
+    rows: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if len(self) == 0:
+            raise BadValue(f"the image set '{self.name}' has no images")
+        check_labels(self.name, len(self), self.labels, self.classes)
+
+    def __len__(self) -> int:
+        return len(self.reader) if self.rows is None else len(self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """What the images take in memory."""
+        return len(self) * prod(self.shape)
+
+    def select(self, rows: Rows) -> Self:
+        index = self._index(rows)
+        labels = None if self.labels is None else self.labels[index]
+        return replace(self, rows=index if self.rows is None else self.rows[index], labels=labels)
+
+    def take(self, rows: Rows) -> Tensor:
+        """The images of these rows, read now: uint8 (N, C, H, W)."""
+        index = self._index(rows)
+        return self._read((index if self.rows is None else self.rows[index]).tolist())
+
+    def load(self) -> ImageSet:
+        """All images, read into memory."""
+        rows = range(len(self.reader)) if self.rows is None else self.rows.tolist()
+        return ImageSet(self.name, self._read(rows), self.labels, self.classes)
+
+    def fingerprint(self) -> str:
+        """16 hex digits over what the reader says of itself, the rows and the labels."""
+        return fingerprint(self.reader.fingerprint(), self.shape, self.rows, self.labels)
+
+    def _read(self, rows: Sequence[int]) -> Tensor:
+        images = torch.empty((len(rows), *self.shape), dtype=torch.uint8)
+        for place, row in enumerate(rows):
+            image = self.reader.read(row)
+            if image.shape != self.shape:
+                odd = f"an image of shape {tuple(image.shape)} (row {row}): the others have {self.shape}"
+                raise Mismatch(f"the image set '{self.name}' has {odd}")
+            images[place] = image
+        return images
+
+
+Images = ImageSet | StoredSet
 
 
 def fingerprint(*parts: object) -> str:
@@ -147,45 +242,6 @@ def check_labels(name: str, count: int, labels: Tensor | None, classes: tuple[st
         raise _wrong(name, f"has the label {low}: labels count from 0")
     if classes is not None and high >= len(classes):
         raise _wrong(name, f"has the label {high} but names {len(classes)} classes: name them all")
-
-
-def chosen(name: str, have: int, count: int, seed: int) -> Tensor | None:
-    """The rows of a seeded choice of `count` out of `have`; None for all of them in order."""
-    if count < 1:
-        raise _wrong(name, f"cannot give a subset of {count} images: ask for at least 1")
-    if count >= have:
-        return None
-    return torch.randperm(have, generator=generator(seed, _SUBSET))[:count]
-
-
-def division(name: str, have: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The rows that are left of `have`, in order, and a seeded choice of `count`, which is taken away."""
-    if not 1 <= count < have:
-        raise _wrong(name, f"has {have:,} images and cannot hold back {count:,}: choose 1 to {have - 1:,}")
-    held = torch.randperm(have, generator=generator(seed, _HELD))[:count]
-    left = torch.ones(have, dtype=torch.bool)
-    left[held] = False
-    return left.nonzero()[:, 0], held
-
-
-def held_name(name: str) -> str:
-    """What the part of a set that is held back is called."""
-    return f"{name} (held back)"
-
-
-def index_of(name: str, rows: Rows, count: int, device: torch.device | None = None) -> Tensor:
-    """`rows` as an index of a set with `count` images."""
-    index = torch.as_tensor(rows, device=device)
-    # An empty list has no type of its own; the ImageSet it leads to is refused anyway.
-    if index.numel() == 0:
-        return index.to(torch.int64).reshape(-1)
-    # A mask would pass for rows 0 and 1, and a negative row would quietly count from the end.
-    if index.dtype == torch.bool or index.is_floating_point() or index.ndim != 1:
-        raise _wrong(name, f"takes rows as a list of integers, not {index.dtype} of shape {_text(index)}")
-    low, high = int(index.min()), int(index.max())
-    if low < 0 or high >= count:
-        raise _wrong(name, f"has no row {low if low < 0 else high}: its rows are 0 to {count - 1}")
-    return index.to(torch.int64)
 
 
 def _wrong(name: str, what: str) -> BadValue:

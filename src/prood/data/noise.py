@@ -10,27 +10,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from prood.data.images import ImageSet
+from prood.data.images import ImageSet, Shape
 from prood.data.order import generator
-from prood.data.sources import Shape, noise_source
+from prood.data.sources import noise_source
 from prood.errors import BadValue
-
-_UNIFORM = int.from_bytes(b"uniform")
-_SMOOTH = int.from_bytes(b"smooth")
-_WIDTHS = (1.0, 2.5)
-_TRUNCATE = 4.0
-_MOST = 2**33
-"""Bytes that noise may take in memory, 8 GiB: 2.8 million images of CIFAR's size."""
 
 
 @noise_source("uniform", description="every pixel uniform and independent")
 def uniform_noise(count: int, shape: Shape, seed: int) -> ImageSet:
     """Every byte uniform in 0 … 255, independent of all others."""
 
-    def image(index: int) -> Tensor:
-        return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator(seed, _UNIFORM, index))
+    def image(random: torch.Generator) -> Tensor:
+        return torch.randint(0, 256, shape, dtype=torch.uint8, generator=random)
 
-    return ImageSet("uniform", _images(count, shape, image))
+    return _images("uniform", count, shape, seed, image)
 
 
 @noise_source("smooth", description="uniform noise, blurred and stretched to the full range (paper, App. D)")
@@ -42,16 +35,14 @@ def smooth_noise(count: int, shape: Shape, seed: int) -> ImageSet:
     """
     if math.prod(shape) == 1:
         raise BadValue("smooth noise of a single pixel has no range to stretch: ask for a bigger image")
-    return ImageSet("smooth", _images(count, shape, lambda index: _smooth(shape, seed, index)))
 
+    def image(random: torch.Generator) -> Tensor:
+        sigma = 1 + 1.5 * torch.rand((), generator=random, dtype=torch.float64).item()
+        noise = gaussian_filter(torch.rand(shape, generator=random, dtype=torch.float64), sigma)
+        stretched = (noise - noise.min()) / (noise.max() - noise.min())
+        return (stretched * 255).round().to(torch.uint8)
 
-def _smooth(shape: Shape, seed: int, index: int) -> Tensor:
-    random = generator(seed, _SMOOTH, index)
-    low, high = _WIDTHS
-    sigma = low + (high - low) * torch.rand((), generator=random, dtype=torch.float64).item()
-    noise = gaussian_filter(torch.rand(shape, generator=random, dtype=torch.float64), sigma)
-    stretched = (noise - noise.min()) / (noise.max() - noise.min())
-    return (stretched * 255).round().to(torch.uint8)
+    return _images("smooth", count, shape, seed, image)
 
 
 def gaussian_filter(images: Tensor, sigma: float) -> Tensor:
@@ -65,24 +56,23 @@ def gaussian_filter(images: Tensor, sigma: float) -> Tensor:
 
 def _filter_matrix(size: int, sigma: float) -> Tensor:
     """The filter along one axis as a matrix: row i holds the weight of every pixel in the output pixel i."""
-    radius = int(_TRUNCATE * sigma + 0.5)
+    radius = int(4 * sigma + 0.5)
     offsets = torch.arange(-radius, radius + 1)
     weights = torch.exp(-0.5 * (offsets.double() / sigma) ** 2)
     weights /= weights.sum()
     reached = (torch.arange(size)[:, None] + offsets).clamp(0, size - 1)
-    matrix = torch.zeros(size, size, dtype=torch.float64)
-    return matrix.scatter_add_(1, reached, weights.expand(size, -1))
+    return torch.zeros(size, size, dtype=torch.float64).scatter_add_(1, reached, weights.expand(size, -1))
 
 
-def _images(count: int, shape: Shape, image: Callable[[int], Tensor]) -> Tensor:
+def _images(name: str, count: int, shape: Shape, seed: int, image: Callable[[torch.Generator], Tensor]) -> ImageSet:
     if count < 1:
         raise BadValue(f"cannot make {count} images of noise: ask for at least 1")
     if len(shape) != 3 or min(shape) < 1:
         raise BadValue(f"cannot make noise of shape {tuple(shape)}: give (C, H, W)")
-    most = _MOST // math.prod(shape)
+    most = 2**33 // math.prod(shape)  # in 8 GiB: 2.8 million of CIFAR's size
     if count > most:
         raise BadValue(f"cannot keep {count:,} images of noise in memory: ask for at most {most:,} of this size")
     images = torch.empty(count, *shape, dtype=torch.uint8)
     for index in range(count):
-        images[index] = image(index)
-    return images
+        images[index] = image(generator(seed, int.from_bytes(name.encode()), index))
+    return ImageSet(name, images)

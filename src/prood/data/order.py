@@ -14,9 +14,6 @@ from torch import Tensor
 
 from prood.errors import BadValue
 
-# Keeps the permutations apart from what a caller draws with the same seed and the same small integers.
-_PERMUTATION = int.from_bytes(b"permutation")
-
 
 def generator(seed: int, *parts: int, device: str | torch.device = "cpu") -> torch.Generator:
     """A generator for the stream named by these integers, the same in every process and on every machine.
@@ -33,7 +30,8 @@ def generator(seed: int, *parts: int, device: str | torch.device = "cpu") -> tor
 # An in- and an out-distribution are read in turn, and each walks through one epoch at a time.
 @lru_cache(maxsize=4)
 def _permutation(count: int, seed: int, epoch: int) -> Tensor:
-    return torch.randperm(count, generator=generator(seed, _PERMUTATION, epoch))
+    # Apart from what a caller draws with the same seed and the same small integers.
+    return torch.randperm(count, generator=generator(seed, int.from_bytes(b"permutation"), epoch))
 
 
 @dataclass(frozen=True)
@@ -52,10 +50,7 @@ class Order:
         if self.batch < 1:
             raise BadValue(f"a batch of {self.batch} images is empty: choose a batch size of at least 1")
         if self.batch > self.count:
-            raise BadValue(
-                f"a batch of {self.batch} needs more than the {self.count} images there are: "
-                f"choose a batch size of at most {self.count}"
-            )
+            raise BadValue(f"a batch of {self.batch} is more than all images: choose at most {self.count} images")
 
     @property
     def steps_per_epoch(self) -> int:

@@ -7,23 +7,20 @@ stream may be entered at any step: that is how a killed run goes on in the middl
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from prood import processes
-from prood.data.images import ImageSet
+from prood.data.images import Images, ImageSet, StoredSet
 from prood.data.order import Order
-from prood.data.sources import Images
-from prood.data.stored import StoredSet
 from prood.errors import BadValue, ProodError
 
 IN_MEMORY = 2**29
 """A stored set of at most so many bytes, half a GiB, is read once and kept on the device."""
-
-_PREFETCHED = 4  # batches that each worker reads ahead
 
 
 class Stream(Protocol):
@@ -56,10 +53,7 @@ class Ahead:
     steps = 64
 
     def __init__(
-        self,
-        make: Callable[[int], Tensor],
-        device: torch.device,
-        finish: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+        self, make: Callable[[int], Tensor], device: torch.device, finish: Callable[[Tensor], Tensor] | None = None
     ) -> None:
         self.make, self.device, self.finish = make, device, finish
         self.first = -1
@@ -68,7 +62,7 @@ class Ahead:
     def __call__(self, step: int) -> Tensor:
         if not self.first <= step < self.first + len(self.made):
             many = [self.make(one) for one in range(step, step + self.steps)]
-            finished = self.finish(torch.cat(many))
+            finished = torch.cat(many) if self.finish is None else self.finish(torch.cat(many))
             if self.device.type == "cuda":
                 finished = finished.pin_memory()  # from other memory a copy would wait for all that was asked before
             self.made = torch.split(finished.to(self.device, non_blocking=True), len(many[0]))
@@ -99,44 +93,27 @@ class _FromDisk:
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor | None]:
         if step != self.expected:
-            self.batches = self._batches(step)
+            loader: DataLoader[Tensor | ProodError] = DataLoader(
+                _Rows(self.images),
+                sampler=(processes.own_rows(self.order.rows(one)).tolist() for one in count(step)),
+                batch_size=None,
+                num_workers=self.workers,
+                prefetch_factor=4 if self.workers else None,  # batches that each worker reads ahead
+                pin_memory=self.device.type == "cuda",
+            )
+            self.batches = iter(loader)
         try:
             images = next(self.batches)
         except RuntimeError as error:  # what DataLoader says when a worker was killed
-            raise ProodError(
-                f"a process that reads {self.images.name} has died: try fewer --workers ({error})"
-            ) from error
+            fault = f"a process that reads {self.images.name} has died"
+            raise ProodError(f"{fault}: try fewer --workers ({error})") from error
         if isinstance(images, ProodError):
             raise images
         self.expected = step + 1
-        labels = None
-        if self.images.labels is not None:
-            labels = self.images.labels[processes.own_rows(self.order.rows(step))].to(self.device)
+        labels = self.images.labels
+        if labels is not None:
+            labels = labels[processes.own_rows(self.order.rows(step))].to(self.device)
         return images.to(self.device, non_blocking=True), labels
-
-    def _batches(self, step: int) -> Iterator[Tensor | ProodError]:
-        loader: DataLoader[Tensor | ProodError] = DataLoader(
-            _Rows(self.images),
-            sampler=_Steps(self.order, step),
-            batch_size=None,
-            num_workers=self.workers,
-            prefetch_factor=_PREFETCHED if self.workers else None,
-            pin_memory=self.device.type == "cuda",
-        )
-        return iter(loader)
-
-
-class _Steps(Sampler[list[int]]):
-    """The rows of this process, step after step without end."""
-
-    def __init__(self, order: Order, first: int) -> None:
-        self.order, self.first = order, first
-
-    def __iter__(self) -> Iterator[list[int]]:
-        step = self.first
-        while True:
-            yield processes.own_rows(self.order.rows(step)).tolist()
-            step += 1
 
 
 class _Rows(Dataset[Tensor | ProodError]):

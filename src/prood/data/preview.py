@@ -9,12 +9,11 @@ from PIL import Image
 from torch import Tensor
 
 from prood import atomic
-from prood.data.sources import Images, find, open_set
+from prood.data.sources import find, open_set
 from prood.errors import BadValue, NoAccess, Unsupported
 
 _WIDTH = 1000  # of a sheet, about
 _GAP = 2
-_BACKGROUND = 255
 
 
 def preview(
@@ -33,8 +32,9 @@ def preview(
     path = path or Path(re.sub(r"[^\w.-]", "-", name) + ".png")
     if path.suffix.lower() != ".png" or path.is_dir():
         raise BadValue(f"cannot write the preview to {path}: name a file that ends in .png")
-    images = _open(name, like, count, seed).subset(count, seed).load().images
-    picture = sheet(images, scale)
+    shape = (3, 32, 32) if find(name).splits == () else None  # noise has none of its own
+    shape = shape if like is None else open_set(like).shape
+    picture = sheet(open_set(name, shape=shape, count=count, seed=seed).subset(count, seed).load().images, scale)
     try:
         with atomic.replacing(path) as aside:
             picture.save(aside, format="PNG")
@@ -53,17 +53,9 @@ def sheet(images: Tensor, scale: int | None = None) -> Image.Image:
     scale = scale or max(1, ((_WIDTH - _GAP) // columns - _GAP) // width)
     tiles = images.repeat_interleave(scale, 2).repeat_interleave(scale, 3)
     high, wide = height * scale + _GAP, width * scale + _GAP
-    canvas = torch.full((channels, rows * high + _GAP, columns * wide + _GAP), _BACKGROUND, dtype=torch.uint8)
+    canvas = torch.full((channels, rows * high + _GAP, columns * wide + _GAP), 255, dtype=torch.uint8)
     for place, tile in enumerate(tiles):
         top, left = _GAP + place // columns * high, _GAP + place % columns * wide
         canvas[:, top : top + height * scale, left : left + width * scale] = tile
     pixels = canvas.permute(1, 2, 0).contiguous().numpy()
     return Image.fromarray(pixels if channels == 3 else pixels[:, :, 0])
-
-
-def _open(name: str, like: str | None, count: int, seed: int) -> Images:
-    if like is not None:
-        return open_set(name, like=open_set(like), count=count, seed=seed)
-    if find(name).splits == ():  # noise
-        return open_set(name, shape=(3, 32, 32), count=count, seed=seed)
-    return open_set(name)

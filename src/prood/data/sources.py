@@ -1,42 +1,33 @@
 """Image sets by name: `load("digits:train")`.
 
-A source is a function that is registered under a name. There are four kinds, one decorator each:
-
-- `@source`: a fixed set with splits, such as `digits:train`; a function of the split.
-- `@public_source`: a public set on disk, such as `svhn:test`; a function of (folder, split, shape).
-- `@file_source`: files of the user's own, such as `npz:my/images.npz`; a function of (path, shape).
-- `@noise_source`: images made to measure, such as `smooth`; a function of (count, shape, seed).
-
-`shape` is that of the images the set has to match, or None for the set's own.
+A source is a function that is registered under a name by one of four decorators: `@source` for a fixed set with splits
+(`digits:train`), `@public_source` for a public set on disk (`svhn:test`), `@file_source` for files of the user's own
+(`npz:my/images.npz`), and `@noise_source` for images made to measure (`smooth`). A `shape` is that of the images the
+set has to match, or None for the set's own.
 
 Besides, a folder NAME of sheets (see `formats.mosaic`) in the data folder is the set NAME: in place of the files of the
 public set of that name, or, where no source has the name, as a set of the user's own.
 """
 
-import functools
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from prood.data.catalog import Public, data_folder
 from prood.data.formats import mosaic
-from prood.data.images import ImageSet
-from prood.data.stored import StoredSet
+from prood.data.images import Images, ImageSet, Shape
 from prood.errors import BadValue, NoAccess, NotFound, ProodError, UnknownName
 
-Shape = tuple[int, int, int]
-Images = ImageSet | StoredSet
 ReadSplit = Callable[[str], ImageSet]
 ReadPublic = Callable[[Path, str, Shape | None], Images]
 ReadFile = Callable[[Path, Shape | None], Images]
 MakeNoise = Callable[[int, Shape, int], ImageSet]
-
-OWN = "your own, in the data folder"
-_SAFE = re.compile(r"[A-Za-z0-9_-]+")  # a name that is looked up in the data folder: one step, never out of it
+F = TypeVar("F", ReadSplit, ReadPublic, ReadFile, MakeNoise)
 
 
 class Source(NamedTuple):
@@ -61,30 +52,32 @@ class _Entry:
 _REGISTRY: dict[str, _Entry] = {}
 
 
-def _register(entry: _Entry) -> None:
-    name = entry.source.name
-    if name in _REGISTRY or not name or ":" in name:
-        raise BadValue(f"cannot register the image source '{name}': choose a new name without a colon")
-    _REGISTRY[name] = entry
+def _registering(entry_of: Callable[[F], _Entry]) -> Callable[[F], F]:
+    """A decorator that registers what `entry_of` makes of a function."""
 
-
-def source(name: str, *, description: str, splits: tuple[str, ...]) -> Callable[[ReadSplit], ReadSplit]:
-    """Register a function of the split; each split is read once a process and then kept in memory."""
-
-    def decorate(function: ReadSplit) -> ReadSplit:
-        _register(_Entry(Source(name, splits, description), read_split=functools.cache(function)))
+    def decorate(function: F) -> F:
+        entry = entry_of(function)
+        name = entry.source.name
+        if name in _REGISTRY or not name or ":" in name:
+            raise BadValue(f"cannot register the image source '{name}': choose a new name without a colon")
+        _REGISTRY[name] = entry
         return function
 
     return decorate
 
 
+def source(name: str, *, description: str, splits: tuple[str, ...]) -> Callable[[ReadSplit], ReadSplit]:
+    """Register a function of the split; each split is read once a process and then kept in memory."""
+    return _registering(lambda function: _Entry(Source(name, splits, description), read_split=cache(function)))
+
+
 def public_source(
     name: str, *, description: str, splits: tuple[str, ...], about: Public
 ) -> Callable[[ReadPublic], ReadPublic]:
-    """Register a reader of a public set in its folder; the last two splits that were read are kept."""
+    """Register a function of (folder, split, shape); the last two splits that were read are kept."""
 
-    def decorate(function: ReadPublic) -> ReadPublic:
-        @functools.lru_cache(maxsize=2)
+    def entry(function: ReadPublic) -> _Entry:
+        @lru_cache(maxsize=2)
         def kept(folder: Path, split: str, shape: Shape | None, stamp: tuple[int, int]) -> Images:
             return function(folder, split, shape)
 
@@ -92,30 +85,19 @@ def public_source(
             about_folder = folder.stat()
             return kept(folder, split, shape, (about_folder.st_ino, about_folder.st_mtime_ns))
 
-        _register(_Entry(Source(name, splits, description, about), read_public=read))
-        return function
+        return _Entry(Source(name, splits, description, about), read_public=read)
 
-    return decorate
+    return _registering(entry)
 
 
 def file_source(name: str, *, description: str) -> Callable[[ReadFile], ReadFile]:
-    """Register a reader of the user's files; nothing is kept, for the file may change."""
-
-    def decorate(function: ReadFile) -> ReadFile:
-        _register(_Entry(Source(name, ("PATH",), description), read_file=function))
-        return function
-
-    return decorate
+    """Register a function of (path, shape); nothing is kept, for the file may change."""
+    return _registering(lambda function: _Entry(Source(name, ("PATH",), description), read_file=function))
 
 
 def noise_source(name: str, *, description: str) -> Callable[[MakeNoise], MakeNoise]:
     """Register a function of (count, shape, seed)."""
-
-    def decorate(function: MakeNoise) -> MakeNoise:
-        _register(_Entry(Source(name, (), description), make_noise=function))
-        return function
-
-    return decorate
+    return _registering(lambda function: _Entry(Source(name, (), description), make_noise=function))
 
 
 # Here and not beside the reader, as sets in the data folder are read with it, too.
@@ -126,7 +108,11 @@ file_source("mosaic", description="your own: FOLDER/SPLIT for 32×32 tiles in FO
 
 def names() -> tuple[Source, ...]:
     """All sources, and the user's own sets in the data folder, by name."""
-    own = [_own(name) for name in _folders()]
+    try:
+        folders = os.listdir(data_folder())
+    except OSError:
+        folders = []
+    own = [_own(name) for name in folders]
     known = [entry.source for entry in (*_REGISTRY.values(), *own) if entry is not None]
     return tuple(sorted(known, key=lambda source: source.name))
 
@@ -182,9 +168,9 @@ def open_set(
     wanted = split_of(entry.source, rest if colon else None, split)
     if entry.read_split is not None:
         return entry.read_split(wanted)
-    assert entry.read_public is not None
-    assert entry.source.public is not None
     public = entry.source.public
+    assert entry.read_public is not None
+    assert public is not None
     sheets = _sheet_splits(key)
     if wanted in sheets:
         return _read_sheets(key, wanted)
@@ -201,7 +187,8 @@ def open_set(
 
 def _sheet_splits(name: str) -> tuple[str, ...]:
     """The splits of this set, public or the user's own, that lie in the data folder as sheets."""
-    return mosaic.splits(data_folder() / name) if _SAFE.fullmatch(name) else ()
+    # A name that is looked up in the data folder is one step, never out of it.
+    return mosaic.splits(data_folder() / name) if re.fullmatch(r"[A-Za-z0-9_-]+", name) else ()
 
 
 def _read_sheets(name: str, split: str) -> ImageSet:
@@ -214,7 +201,7 @@ def _read_sheets(name: str, split: str) -> ImageSet:
     return _kept_sheets(name, path, tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats))
 
 
-@functools.lru_cache(maxsize=4)  # 150 MB each, for 50,000 images
+@lru_cache(maxsize=4)  # 150 MB each, for 50,000 images
 def _kept_sheets(name: str, path: Path, stamps: tuple[tuple[str, int, int], ...]) -> ImageSet:
     return mosaic.read_mosaic(path, name=f"{name}:{path.name}")
 
@@ -223,32 +210,23 @@ def _own(name: str) -> _Entry | None:
     """The user's own set of this name in the data folder, unless a source has the name."""
     if name in _REGISTRY or not (splits := _sheet_splits(name)):
         return None
-    source = Source(name, splits, OWN, folder=data_folder() / name)
-    return _Entry(source, read_split=functools.partial(_read_sheets, name))
-
-
-def _folders() -> list[str]:
-    """What the data folder holds."""
-    try:
-        return os.listdir(data_folder())
-    except OSError:
-        return []
+    source = Source(name, splits, "your own, in the data folder", folder=data_folder() / name)
+    return _Entry(source, read_split=partial(_read_sheets, name))
 
 
 def _entry(name: str) -> _Entry:
     key = name.partition(":")[0]
-    entry = _REGISTRY.get(key) or _own(key)
-    if entry is None:
-        if not name:
-            raise UnknownName("there is no image set without a name: 'prood data list' shows what there is")
-        if Path(name).is_dir():
-            raise UnknownName(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
-        if os.sep in key or Path(key).suffix:
-            raise UnknownName(f"there is no image set '{name}', nor a file: check its path")
-        near = get_close_matches(key, [source.name for source in names()], 1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        raise UnknownName(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
-    return entry
+    if entry := _REGISTRY.get(key) or _own(key):
+        return entry
+    if not name:
+        raise UnknownName("there is no image set without a name: 'prood data list' shows what there is")
+    if Path(name).is_dir():
+        raise UnknownName(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
+    if os.sep in key or Path(key).suffix:
+        raise UnknownName(f"there is no image set '{name}', nor a file: check its path")
+    near = get_close_matches(key, [source.name for source in names()], 1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise UnknownName(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
 
 
 def split_of(source: Source, asked: str | None, default: str | None = None) -> str:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prood.errors import BadValue
-from prood.models.confidence import Floats, order_statistic
+from prood.models.confidence import Floats, order_statistic, threshold_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,6 @@ def calibrated(scores: Floats, values: Floats, *, tpr: float, confidence: float)
     if np.isnan(scores).any():
         raise BadValue("a calibration score is NaN: look for the image, or the weight, that makes it so")
     k = order_statistic(len(scores), tpr=tpr, confidence=confidence)
-    # Sorted on its own: the guarantee is about what is compared, and that is the confidence.
-    threshold, ordered = float(np.sort(values)[k - 1]), np.sort(scores)
+    # Of the values on their own: the guarantee is about what is compared, and that is the confidence.
+    threshold, ordered = threshold_at(values, tpr, confidence), np.sort(scores)
     return Calibration(threshold, float(ordered[k - 1]), k, tpr, confidence, ordered)

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from prood import bounds, processes
 from prood.bounds.radius import nested
-from prood.detector.answers import Prediction, Proof
+from prood.detector import files
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
-from prood.detector.rule import Rule
-from prood.errors import BadValue, Diverged, Mismatch, Unsupported, first_line
-from prood.models import Discriminator, ProoD, Score, score_of
+from prood.detector.rule import Prediction, Proof, Rule
+from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
+from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, logistic
 from prood.models.joint import confidence_logit
 
@@ -54,7 +54,7 @@ class Detector:
         self.device = processes.device(str(device))
         self.model = _model(model, discriminator, shift).to(self.device).eval()
         self.shape = self.discriminator.image if image is None else _shape(image)
-        self.count = _count(self.model, self.shape, self.device)
+        self.count = self._count()
         if isinstance(self.model, ProoD):
             classes = self.model.classes if classes is None else tuple(classes)
             threshold = self.model.threshold if threshold is None else threshold
@@ -129,13 +129,7 @@ class Detector:
         )
 
     def certify(
-        self,
-        images: Images,
-        eps: float,
-        *,
-        method: bounds.Method = "best",
-        norm: bounds.Norm = "linf",
-        batch: int = 64,
+        self, images: Images, eps: float, *, method: bounds.Method = "best", norm: bounds.Norm = "linf", batch: int = 64
     ) -> Proof:
         """A bound of the confidence over the ball of radius `eps`, and how far each image provably stays rejected.
 
@@ -169,17 +163,16 @@ class Detector:
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The bound for each image of a batch as `read` gives it, with one radius for all or one for each."""
         stop = self.rule.stop(self.shift) if options.get("method") == "auto" else None  # others give the same anyway
-        return _array(self.rule.bound(self._in_logit(self.bound_of_g(images, eps, stop, **options))))
+        return _array(self._bound(images, eps, stop, **options))
 
     def certified_radius(self, images: Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The radius up to which each image of a batch provably stays rejected, by bisection; NaN: it is not."""
-        stop = self.rule.stop(self.shift)
+        stop, norm = self.rule.stop(self.shift), options.get("norm", "linf")
 
         def bound(some: Tensor, eps: Tensor) -> Tensor:
-            return self.rule.bound(self._in_logit(self.bound_of_g(some, eps, stop, **options)))
+            return self._bound(some, eps, stop, **options)
 
-        norm, threshold = options.get("norm", "linf"), self.rule.required
-        return _array(bounds.certified_radius(bound, images.to(self.device), threshold, norm=norm))
+        return _array(bounds.certified_radius(bound, images.to(self.device), self.rule.required, norm=norm))
 
     def bound_of_g(
         self, images: Tensor, eps: float | Tensor, stop: float | None = None, **options: Unpack[bounds.Options]
@@ -203,19 +196,40 @@ class Detector:
 
     def save(self, folder: Path | str) -> None:
         """Write the model, the threshold and the calibration into a new folder; `Detector.load` reads them."""
-        from prood.detector.files import save
-
-        save(self, Path(folder))
+        place = Path(folder)
+        if (place / MODEL_FILE).exists() or (place / files.CALIBRATION_FILE).exists() or place.is_file():
+            raise AlreadyThere(f"there is something at {place} already, a run perhaps: save the detector elsewhere")
+        names = list(self.classes) or None
+        save(self.model, place / MODEL_FILE, classes=names, threshold=self.threshold, tpr=self.tpr)
+        files.save_calibration(self, place)
 
     @classmethod
     def load(cls, path: Path | str, *, device: str | torch.device = "cpu") -> Detector:
         """What `save` wrote, or a run's folder, a model file or a shipped model, which have no calibration."""
-        from prood.detector.files import load
+        model, about = load(path)
+        if not isinstance(model, ProoD | Discriminator):
+            raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
+        names = about.classes if isinstance(model, ProoD) else None
+        detector = cls(model, threshold=about.threshold, classes=names, device=device)
+        detector.tpr = about.tpr
+        calibration = files.calibration(Path(path), detector.model)
+        if calibration is not None:
+            detector.use(calibration)
+        return detector
 
-        return load(path, device)
+    def _count(self) -> int:
+        """The number of classes, 0 of a bare discriminator; a grey image shows that both networks take such images."""
+        try:
+            with torch.no_grad():
+                return int(self._pass(torch.full((1, *self.shape), 0.5))[0].shape[1])
+        except (RuntimeError, ValueError) as error:
+            raise Mismatch(f"the model does not take images of shape {self.shape}: {first_line(error)}") from None
 
-    def _in_logit(self, bound: Tensor) -> Tensor:
-        return self.model.shifted(bound) if isinstance(self.model, ProoD) else bound
+    def _bound(
+        self, images: Tensor, eps: float | Tensor, stop: float | None, **options: Unpack[bounds.Options]
+    ) -> Tensor:
+        of_g = self.bound_of_g(images, eps, stop, **options)
+        return self.rule.bound(self.model.shifted(of_g) if isinstance(self.model, ProoD) else of_g)
 
     @torch.no_grad()
     def _outputs(self, images: Images, batch: int) -> tuple[Floats, Floats, Floats]:
@@ -278,17 +292,3 @@ def _shape(image: Sequence[int]) -> Shape:
         raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)}")
     channels, height, width = image
     return int(channels), int(height), int(width)
-
-
-def _count(model: ProoD | Discriminator, shape: Shape, device: torch.device) -> int:
-    """The number of classes, 0 of a bare discriminator; the grey image shows that both networks take such images."""
-    grey = torch.full((1, *shape), 0.5, device=device)
-    try:
-        with torch.no_grad():
-            if isinstance(model, ProoD):
-                model.in_logit(grey)
-                return model.logits(grey).shape[1]
-            model.covered(grey)
-            return 0
-    except (RuntimeError, ValueError) as error:
-        raise Mismatch(f"the model does not take images of shape {shape}: {first_line(error)}") from None

@@ -1,19 +1,18 @@
-"""A detector on disk: a folder with the model's file, which holds the threshold, and calibration.json beside it."""
+"""calibration.json: what a detector's threshold comes from, beside the model's file, which holds the threshold."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+from torch import nn
 
-from prood import models
 from prood.atomic import write_text
 from prood.detector.calibration import Calibration
-from prood.errors import AlreadyThere, Damaged, Mismatch, NoAccess, Unsupported
-from prood.models import MODEL_FILE, fingerprint, model_path
+from prood.errors import Damaged, Mismatch, NoAccess
+from prood.models import fingerprint
 
 if TYPE_CHECKING:
     from prood.detector.detector import Detector
@@ -22,16 +21,8 @@ CALIBRATION_FILE = "calibration.json"
 _NUMBERS = ("threshold", "score", "index", "tpr", "confidence")
 
 
-def save(detector: Detector, folder: Path) -> None:
-    if (folder / MODEL_FILE).exists() or (folder / CALIBRATION_FILE).exists() or folder.is_file():
-        raise AlreadyThere(f"there is something at {folder} already, a run perhaps: save the detector in a new folder")
-    facts: dict[str, Any] = {"threshold": detector.threshold, "tpr": detector.tpr}
-    models.save(detector.model, folder / MODEL_FILE, classes=list(detector.classes) or None, **facts)
-    save_calibration(detector, folder)
-
-
 def save_calibration(detector: Detector, folder: Path) -> None:
-    """What the detector's threshold comes from, if it was calibrated, beside the model's file."""
+    """Write the detector's calibration, if it has one."""
     found = detector.calibration
     if found is not None:
         facts = {name: getattr(found, name) for name in _NUMBERS}
@@ -39,37 +30,23 @@ def save_calibration(detector: Detector, folder: Path) -> None:
         write_text(folder / CALIBRATION_FILE, json.dumps(facts))
 
 
-def load(path: Path | str, device: str | torch.device) -> Detector:
-    from prood.detector.detector import Detector
-
-    model, about = models.load(path)
-    if not isinstance(model, models.ProoD | models.Discriminator):
-        raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
-    weights = fingerprint(model)
-    names = about.classes if isinstance(model, models.ProoD) else None
-    detector = Detector(model, threshold=about.threshold, classes=names, device=device)
-    detector.tpr = about.tpr
-    file = model_path(path).with_name(CALIBRATION_FILE)
-    if Path(path).is_dir() and file.is_file():
-        detector.use(_calibration(file, weights))
-    return detector
-
-
-def _calibration(file: Path, weights: str) -> Calibration:
+def calibration(path: Path, model: nn.Module) -> Calibration | None:
+    """The one beside the file of this model, where `path` is a folder that has one."""
+    file = path / CALIBRATION_FILE
+    if not file.is_file():
+        return None
     try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
-    try:
-        facts = json.loads(text)
+        facts = json.loads(file.read_bytes())
         scores = np.asarray(facts["scores"], dtype=np.float64)
         found = Calibration(**{name: facts[name] for name in _NUMBERS}, scores=scores)
         sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())
         sound = sound and scores[found.index - 1] == found.score and isinstance(found.threshold, float)
+    except OSError as error:
+        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(f"cannot read {file} ({error!r}): calibrate the detector again") from None
     if not sound:
         raise Damaged(f"{file} is not a calibration as Prood writes it: calibrate the detector again")
-    if facts.get("weights") != weights:
+    if facts.get("weights") != fingerprint(model):
         raise Mismatch(f"{file} was made with other weights than the model beside it: calibrate the detector again")
     return found

@@ -59,22 +59,17 @@ def _rows(images: Images, shape: Shape) -> list[_Row]:
         return [images]
     if isinstance(images, list | tuple):
         return [row for one in images for row in _rows(one, shape)]
-    raise BadValue(
-        f"images come as tensors, arrays, Pillow images, paths, image sets or lists of these, not as {type(images)}"
-    )
+    raise BadValue(f"images come as tensors, arrays, Pillow images, paths, image sets or lists, not as {type(images)}")
 
 
 def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
     """A batch of images as a tensor, from an array in either order of the axes."""
     channels, height, width = shape
-    size = array.shape[-3:]
-    last = size == (height, width, channels) and channels in (1, 3) and array.dtype == np.uint8
-    if last and size == shape:
-        raise BadValue(
-            f"an array of shape {array.shape} may have its channels first or last: pass torch.from_numpy(…) with the "
-            "channels first"
-        )
-    if last:
+    if array.shape[-3:] == (height, width, channels) and channels in (1, 3) and array.dtype == np.uint8:
+        if array.shape[-3:] == shape:
+            raise BadValue(
+                f"in {array.shape} the channels may be first or last: pass torch.from_numpy(…), channels first"
+            )
         array = np.moveaxis(array, -1, -3)
     try:
         tensor = torch.from_numpy(np.ascontiguousarray(array))
@@ -86,10 +81,8 @@ def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
 def _checked(images: Tensor, given: tuple[int, ...], shape: Shape) -> Tensor:
     """(N, C, H, W), of this shape and a type that has a meaning as pixels."""
     if images.ndim not in (3, 4) or tuple(images.shape[-3:]) != shape:
-        raise Mismatch(
-            f"images of shape {given} do not fit the model, which takes (N, {', '.join(map(str, shape))}) or one image "
-            f"of shape {shape}; to have other sizes cut and resized, pass Pillow images or paths"
-        )
+        takes = f"the model, which takes (N, {', '.join(map(str, shape))}) or one image without the N"
+        raise Mismatch(f"images of shape {given} do not fit {takes}: of other sizes, pass Pillow images or paths")
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise BadValue(f"pixels are uint8 (0 to 255) or floating point (0 to 1), not {images.dtype}")
     return images if images.ndim == 4 else images[None]
@@ -117,7 +110,5 @@ def _check_range(stack: Tensor, start: int) -> None:
     low, high = stack[place].min().item(), stack[place].max().item()
     if low != low:
         raise BadValue(f"image {start + place} has a pixel that is NaN: look where it comes from")
-    raise BadValue(
-        f"image {start + place} has pixels from {low:g} to {high:g}: they must lie in [0, 1]; divide bytes by 255, "
-        "and leave the normalisation to the model"
-    )
+    where = f"image {start + place} has pixels from {low:g} to {high:g}"
+    raise BadValue(f"{where}: they must lie in [0, 1]; divide bytes by 255, leave the normalisation to the model")

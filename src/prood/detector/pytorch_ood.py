@@ -39,10 +39,8 @@ class OutlierScore:
 
     def fit(self, data_loader: Iterable[Any]) -> OutlierScore:
         """Calibrate on the images of a loader's batches (x, y), without those that y < 0 marks as outliers."""
-        kept: list[Tensor] = []
-        for x, y in data_loader:
-            kept.append(x[(y >= 0).to(x.device)])
-        self.detector.calibrate(tuple(kept), tpr=self.tpr, confidence=self.confidence)
+        kept = [x[(y >= 0).to(x.device)] for x, y in data_loader]
+        self.detector.calibrate(kept, tpr=self.tpr, confidence=self.confidence)
         return self
 
     def fit_features(self, x: Tensor, y: Tensor) -> OutlierScore:

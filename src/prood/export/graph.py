@@ -1,11 +1,22 @@
-"""The joint model and its bound as one module from images and eps to the four outputs of the file."""
+"""The joint model and its certified bound as one module that can be traced: from images and eps to the file's outputs.
+
+The bound is ḡ(x) over the ℓ∞ ball, in float64, by the same rules and the same error bounds as
+`prood.bounds.upper_bound(method="best")`; docs/export.md has the argument.
+"""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 
-from prood.export.proof import Proof, deployed_layer, layers_of, proof_layer
-from prood.models import ProoD
+from prood.bounds import BlockedLinear, Box, NegativeLinear, Normalise, concretise, relax
+from prood.bounds.concrete import finish, scalar
+from prood.bounds.rounding import SMALLEST
+from prood.errors import Unsupported
+from prood.export.layers import FixedNegative, Rectifier, twin
+from prood.models import Discriminator, ProoD
 from prood.models.confidence import confidence_bound
 from prood.models.discriminators import beyond_images
 
@@ -15,8 +26,65 @@ OUTPUTS = ("probabilities", "p_in", "confidence", "upper_bound")
 ROOM = 2.0**-40
 """What exponentials of the runtime, and the few operations around them, may be off, relative to their values."""
 
-_TINY = 2.0**-126
-"""Numbers below are subnormal in float32, and some processors take them for zero."""
+_HALF = 2.0**-24 * (1 + 2.0**-20)
+"""What rounding to float32 may change of a number, relative to it; and room for our own roundings in float64."""
+
+
+class Portable(TorchFunctionMode):
+    """What an export cannot express, by something that it can.
+
+    `nextafter` becomes a step of at least as much: all that the rules do with it is to move ends outwards. Halves of a
+    batch are taken by a shape, and not by the number of images in it.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nextafter:
+            x, towards = args
+            step = x.abs() * torch.finfo(x.dtype).eps + SMALLEST
+            return torch.where(towards > 0, x + step, x - step)
+        if func is Tensor.chunk and args[1:] == (2,):
+            return args[0].unflatten(0, (2, -1)).unbind(0)
+        return func(*args, **(kwargs or {}))
+
+
+def ball(images: Tensor, eps: Tensor) -> Box:
+    """A sound box in float64 around the ball in [0, 1]^d, for every radius that eps may have been rounded from.
+
+    It also contains what x ± eps gives in float32.
+    """
+    x, radius = images.double(), eps.double() * (1 + _HALF)
+    low, high = x - radius, x + radius
+    low, high = low - (low.abs() * _HALF + SMALLEST), high + (high.abs() * _HALF + SMALLEST)
+    none = torch.zeros_like(x.flatten(1)[:, 0], dtype=torch.bool)
+    empty = Box(x[:0], x[:0], sound=True, overflow=none)
+    return empty.between(low.clamp(0, 1), high.clamp(0, 1), x[:0])
+
+
+class Proof(nn.Module):
+    """(images, eps) → ḡ. `network` is made of layers that `twin` gives, with parameters in float64."""
+
+    def __init__(self, network: nn.Sequential) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor, eps: Tensor) -> Tensor:
+        with Portable():
+            box = ball(images, eps)
+            output, pullback = relax(self.network, box)
+            bound = scalar(output.upper)
+            # As in `upper_bound`: the lower slopes of the image win at small radii, those of the middle at large ones.
+            for slopes in (self.slopes_at(images.double().clamp(0, 1)), {}):
+                bound = torch.minimum(bound, concretise(box, pullback, output.radius, slopes=slopes))
+            return finish(output, bound)
+
+    def slopes_at(self, images: Tensor) -> dict[nn.Module, Tensor]:
+        """The slope of each ReLU at the image."""
+        slopes: dict[nn.Module, Tensor] = {}
+        for layer in self.network:
+            if isinstance(layer, Rectifier):
+                slopes[layer] = (images > 0).to(images.dtype)
+            images = layer(images)
+        return slopes
 
 
 class Graph(nn.Module):
@@ -27,8 +95,9 @@ class Graph(nn.Module):
     def __init__(self, model: ProoD) -> None:
         super().__init__()
         layers = layers_of(model.discriminator)
-        self.discriminator = nn.Sequential(*map(deployed_layer, layers))
-        self.proof = Proof(nn.Sequential(*map(proof_layer, layers)))
+        deployed = [FixedNegative.of(one, torch.float32) if isinstance(one, NegativeLinear) else one for one in layers]
+        self.discriminator = nn.Sequential(*deployed)
+        self.proof = Proof(nn.Sequential(*map(twin, layers)))
         self.register_buffer("shift", model.shift.detach().double())
         self.guard = model.discriminator.guard
 
@@ -53,7 +122,7 @@ class Graph(nn.Module):
         wide = {name: value.double() for name, value in (*self.proof.named_parameters(), *self.proof.named_buffers())}
         bound: Tensor = functional_call(self.proof, wide, (images, eps)) + self.shift
         bound = torch.maximum(bound, bound.float().double())
-        return torch.where((bound < 0) & (bound > -_TINY), 0.0, bound)
+        return torch.where((bound < 0) & (bound > -SMALLEST), 0.0, bound)  # some processors take subnormals for zero
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -71,3 +140,37 @@ def in_order_of(logits: Tensor, exact: Tensor) -> Tensor:
     top = torch.arange(logits.shape[1], device=logits.device) == logits.argmax(1, keepdim=True)
     others = torch.where(top, 0.0, values).amax(1, keepdim=True)
     return torch.where(top, torch.maximum(values, others * (1 + 2.0**-22)), values)
+
+
+def layers_of(discriminator: Discriminator) -> list[nn.Module]:
+    """Its layers in a row; refuses those that a runtime may compute otherwise than certificates cover.
+
+    A runtime merges batch norms into convolutions, and sums of branches into their last one. Neither is covered.
+    """
+    layers = _flat(discriminator.network)
+    for layer in layers:
+        if not _is_covered(layer):
+            raise Unsupported(
+                f"a discriminator with the layer {layer} cannot be exported with its bound: it may be made of "
+                "Normalise, Conv2d (one group, zeros around), AvgPool2d (tiles), Linear, ReLU and Flatten"
+            )
+    return [layer for layer in layers if not isinstance(layer, nn.Identity)]
+
+
+def _flat(network: nn.Module) -> list[nn.Module]:
+    if type(network) is not nn.Sequential:
+        return [network]
+    return [layer for child in network for layer in _flat(child)]
+
+
+def _is_covered(layer: nn.Module) -> bool:
+    if type(layer) is nn.Flatten:
+        return (layer.start_dim, layer.end_dim) == (1, -1)
+    if type(layer) is nn.Conv2d:
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    if type(layer) is nn.AvgPool2d:  # windows side by side, without padding: a mean over axes
+        sizes = (layer.kernel_size, layer.stride)
+        kernel, stride = ((size, size) if isinstance(size, int) else tuple(size) for size in sizes)
+        plain = layer.padding in (0, (0, 0)) and layer.divisor_override is None and not layer.ceil_mode
+        return plain and kernel == stride
+    return type(layer) in (Normalise, nn.Linear, BlockedLinear, NegativeLinear, nn.ReLU, nn.Identity)

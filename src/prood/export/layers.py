@@ -7,6 +7,7 @@ is what the stock rule says. Twins share their parameters with the layers.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import cast
 
@@ -40,12 +41,12 @@ class Windows(nn.Conv2d):
         """The convolution with another weight and no bias."""
         (top, left), (down, right) = cast(Pair, self.padding), cast(Pair, self.dilation)
         padded = F.pad(x, (left, left, top, top))
-        height, width = self._outputs(x)
+        sides = zip(padded.shape[2:], self.dilation, self.kernel_size, self.stride, strict=True)
+        height, width = ((size - gap * (kernel - 1) - 1) // step + 1 for size, gap, kernel, step in sides)
         (high, wide), (step, stride) = self.kernel_size, self.stride
+        tall, broad = step * (height - 1) + 1, stride * (width - 1) + 1  # from the first window's corner to the last's
         pieces = [
-            padded[:, :, i * down : i * down + step * (height - 1) + 1 : step][
-                :, :, :, j * right : j * right + stride * (width - 1) + 1 : stride
-            ]
+            padded[:, :, i * down : i * down + tall : step][:, :, :, j * right : j * right + broad : stride]
             for i in range(high)
             for j in range(wide)
         ]
@@ -58,34 +59,20 @@ class Windows(nn.Conv2d):
         (high, wide), (height, width) = self.kernel_size, (slope.shape[2], slope.shape[3])
         shares = weight.flatten(1).T @ slope.flatten(2)
         shares = torch.unflatten(torch.unflatten(shares, 2, (height, width)), 1, (-1, high, wide))
-        total: Tensor | None = None
-        for i in range(high):
-            for j in range(wide):
-                spread = _spread(shares[:, :, i, j], self.stride)
-                below, behind = (high - 1 - i) * down, (wide - 1 - j) * right
-                placed = F.pad(spread, (j * right, behind, i * down, below))
-                total = placed if total is None else total + placed
-        assert total is not None
+
+        def placed(i: int, j: int) -> Tensor:
+            share, (step, stride) = shares[:, :, i, j], self.stride
+            if step > 1 or stride > 1:  # zeros between rows and between columns, and behind the last ones
+                apart = F.pad(share[:, :, :, None, :, None], (0, stride - 1, 0, 0, 0, step - 1))
+                share = apart.flatten(4, 5).flatten(2, 3)
+            below, behind = (high - 1 - i) * down, (wide - 1 - j) * right
+            return F.pad(share, (j * right, behind, i * down, below))
+
+        total = functools.reduce(torch.add, (placed(i, j) for i in range(high) for j in range(wide)))
         rows, columns = top + like.shape[2], left + like.shape[3]
         # A stride may skip inputs at the end: nothing comes back to them.
         total = F.pad(total, (0, max(0, columns - total.shape[3]), 0, max(0, rows - total.shape[2])))
         return total[:, :, top:rows, left:columns]
-
-    def _outputs(self, x: Tensor) -> Pair:
-        sides = zip(x.shape[2:], cast(Pair, self.padding), self.dilation, self.kernel_size, self.stride, strict=True)
-        height, width = (
-            (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1 for size, pad, gap, kernel, step in sides
-        )
-        return height, width
-
-
-def _spread(x: Tensor, stride: tuple[int, ...]) -> Tensor:
-    """Zeros between rows and between columns, and behind the last ones."""
-    height, width = stride
-    if height == width == 1:
-        return x
-    apart = F.pad(x[:, :, :, None, :, None], (0, width - 1, 0, 0, 0, height - 1))
-    return apart.flatten(4, 5).flatten(2, 3)
 
 
 @register(Windows)
@@ -106,10 +93,6 @@ class WindowsRule(Conv2dRule):
 
 class Tiles(nn.AvgPool2d):
     """Average pooling over windows side by side, as a mean over axes."""
-
-    @classmethod
-    def of(cls, layer: nn.AvgPool2d) -> Tiles:
-        return cls(layer.kernel_size)
 
     @property
     def size(self) -> Pair:
@@ -163,3 +146,14 @@ class FixedNegative(NegativeLinear):
     @property
     def weight(self) -> Tensor:
         return self.fixed
+
+
+def twin(layer: nn.Module) -> nn.Module:
+    """What the proof passes boxes and planes through in place of a layer."""
+    if isinstance(layer, nn.Conv2d):
+        return Windows.of(layer)
+    if isinstance(layer, nn.AvgPool2d):
+        return Tiles(layer.kernel_size)
+    if isinstance(layer, NegativeLinear):
+        return FixedNegative.of(layer, torch.float64)
+    return Rectifier() if isinstance(layer, nn.ReLU) else layer

@@ -32,19 +32,20 @@ class Writer:
     """Collects nodes and constants; `names` says what the values of the trace are called."""
 
     def __init__(self) -> None:
+        import onnx.numpy_helper  # of an optional package
+
+        self.onnx: Any = onnx
         self.names: dict[fx.Node, str] = {}
         self.nodes: list[Any] = []
         self.initializers: dict[str, Any] = {}
 
     def add(self, op: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """A node with one output; returns the name of that."""
-        from onnx import helper, numpy_helper
-
-        constants = [numpy_helper.to_array(self.initializers[name]) for name in inputs if name in self.initializers]
-        if any(lost(op, constant) for constant in constants):
+        constants = [self.initializers[name] for name in inputs if name in self.initializers]
+        if any(lost(op, self.onnx.numpy_helper.to_array(constant)) for constant in constants):
             raise Unsupported(f"a runtime may drop {op} with {inputs}: the bound cannot be exported")
         output = output or f"{op}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
+        self.nodes.append(self.onnx.helper.make_node(op, list(inputs), [output], name=output, **attributes))
         return output
 
     def constant(self, value: Any, kind: torch.dtype) -> str:
@@ -60,10 +61,8 @@ class Writer:
 
     def keep(self, name: str, array: np.ndarray[Any, Any]) -> str:
         """A tensor that the file holds, once under each name."""
-        from onnx import numpy_helper
-
         if name not in self.initializers:
-            self.initializers[name] = numpy_helper.from_array(array, name)
+            self.initializers[name] = self.onnx.numpy_helper.from_array(array, name)
         return name
 
     def value(self, argument: Any, kind: torch.dtype) -> str:
@@ -71,15 +70,23 @@ class Writer:
         if not isinstance(argument, fx.Node):
             return self.constant(argument, kind)
         name = self.names[argument]
-        return name if argument.meta["val"].dtype == kind else self.cast(name, kind)
+        return name if kind_of(argument) == kind else self.cast(name, kind)
+
+    def like(self, node: fx.Node, *arguments: Any) -> list[str]:
+        """Values of the trace and numbers, all in the type of what `node` gives."""
+        return [self.value(argument, kind_of(node)) for argument in arguments]
 
     def cast(self, name: str, kind: torch.dtype) -> str:
-        from onnx import helper
+        dtype = torch.empty(0, dtype=kind).numpy().dtype
+        return self.add("Cast", name, to=self.onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
-        return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(torch.empty(0, dtype=kind).numpy().dtype))
+
+Translator = Callable[..., str]  # of the writer, a node and the node's arguments; returns the name of the result
 
 
-Translator = Callable[[Writer, fx.Node], str]
+def kind_of(node: fx.Node) -> torch.dtype:
+    kind: torch.dtype = node.meta["val"].dtype
+    return kind
 
 
 def trace(module: nn.Module, *examples: Tensor) -> fx.GraphModule:
@@ -91,55 +98,45 @@ def trace(module: nn.Module, *examples: Tensor) -> fx.GraphModule:
 
 
 def translate(
-    one: fx.GraphModule,
-    other: fx.GraphModule,
-    table: dict[str, Translator],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
+    traces: Sequence[fx.GraphModule], table: dict[str, Translator], inputs: Sequence[str], outputs: Sequence[str]
 ) -> Writer:
     """The nodes of a module that was traced twice, with two numbers of images.
 
     What differs between the traces depends on that number. Only sizes may, and they are left open.
     """
     writer, given = Writer(), iter(inputs)
-    nodes, twins = list(one.graph.nodes), list(other.graph.nodes)
+    nodes, twins = (list(one.graph.nodes) for one in traces)
     if len(nodes) != len(twins):
         raise Unsupported("the number of operators depends on the number of images: the bound cannot be exported")
     for node, twin in zip(nodes, twins, strict=True):
-        if not _alike(node, twin):
+        if _signature(node) != _signature(twin):
             raise Unsupported(f"{node} depends on the number of images: the bound cannot be exported")
-        node.meta["sizes"] = _sizes(node, twin)
+        shapes = [getattr(one.meta.get("val"), "shape", ()) for one in (node, twin)]
+        node.meta["sizes"] = [size if size == again else None for size, again in zip(*shapes, strict=True)]
         if node.op == "placeholder":
             writer.names[node] = next(given)
         elif node.op == "get_attr":
-            writer.names[node] = writer.keep(node.target.lstrip("_"), getattr(one, node.target).detach().numpy())
+            writer.names[node] = writer.keep(node.target.lstrip("_"), getattr(traces[0], node.target).detach().numpy())
         elif node.op == "call_function":
-            writer.names[node] = _call(writer, table, node)
+            if str(node.target) not in table:
+                raise Unsupported(f"the bound uses the operator {node.target}, which the export does not know")
+            writer.names[node] = table[str(node.target)](writer, node, *_arguments(node))
         elif node.op == "output":
             for result, output in zip(node.args[0], outputs, strict=True):
                 writer.add("Identity", writer.names[result], output=output)
     return writer
 
 
-def _alike(node: fx.Node, twin: fx.Node) -> bool:
-    """The same operator with the same arguments, up to the sizes that a shape is made of."""
-    if (node.op, node.name, str(node.target)) != (twin.op, twin.name, str(twin.target)):
-        return False
+def _signature(node: fx.Node) -> tuple[str, ...]:
+    """The operator and its arguments, up to the sizes that a shape is made of."""
     shaping = str(node.target) in ("aten.reshape.default", "aten.expand.default")
-    how, again = (repr((entry.args[: 1 if shaping else None], entry.kwargs)) for entry in (node, twin))
-    return how == again  # as text, in which a value is its name, and NaN is equal to itself
+    how = repr((node.args[: 1 if shaping else None], node.kwargs))  # in which a value is its name, and NaN equals NaN
+    return node.op, node.name, str(node.target), how
 
 
-def _sizes(node: fx.Node, twin: fx.Node) -> list[int | None]:
-    """The shape of a result, with None for sizes that depend on the number of images."""
-    value, again = node.meta.get("val"), twin.meta.get("val")
-    if not (isinstance(value, Tensor) and isinstance(again, Tensor)):
-        return []
-    return [size if size == changed else None for size, changed in zip(value.shape, again.shape, strict=True)]
-
-
-def _call(writer: Writer, table: dict[str, Translator], node: fx.Node) -> str:
-    name = str(node.target)
-    if name not in table:
-        raise Unsupported(f"the bound uses the operator {name}, which the export does not know")
-    return table[name](writer, node)
+def _arguments(node: fx.Node) -> tuple[Any, ...]:
+    """Those by position. Named ones change what an operator does, but for the type, which the result shows."""
+    unknown = {key: value for key, value in node.kwargs.items() if key not in ("dtype", "device", "pin_memory")}
+    if unknown:
+        raise Unsupported(f"the bound uses {node.target} with {unknown}, which the export does not know")
+    return node.args

@@ -1,22 +1,30 @@
-"""One ONNX file from images and a radius to probabilities and a proven bound."""
+"""One ONNX file from images and a radius to probabilities and a proven bound.
+
+All that a proof rests on is translated by us. The classifier, which may be any network, is left to torch's exporter.
+"""
 
 import hashlib
 import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from prood.atomic import replacing
 from prood.detector import Detector
 from prood.errors import AlreadyThere, BadValue, Unsupported
 from prood.export.check import Agreement, check, on_cpu
-from prood.export.classifier import classifier_model
 from prood.export.graph import INPUTS, OUTPUTS, Graph
-from prood.export.shapes import TABLE
-from prood.export.translate import Writer, trace, translate
+from prood.export.operators import TABLE
+from prood.export.translate import trace, translate
 from prood.extras import require_packages
 from prood.models import Fusion, ProoD, fingerprint, model_path
+from prood.models.wrapped import wrapped_parts
 from prood.version import __version__
 
 OPSET = 20
@@ -24,7 +32,7 @@ OPSETS = range(18, 22)
 """Reductions take their axes as an input from 18 on; up to 21 the versions of the operators used here are known."""
 
 _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
-_TRACED = (3, 5)  # two numbers of images, to see what depends on it
+_AGAIN = "wrap the same network as a .pt2 of torch.export"
 _DOCS = {
     "images": "float32 in [0, 1], (N, channels, height, width)",
     "eps": "radius of the ball in the maximum norm, not negative",
@@ -36,11 +44,7 @@ _DOCS = {
 
 
 def export(
-    model: Detector | ProoD | Path | str,
-    path: Path | str,
-    *,
-    opset: int = OPSET,
-    overwrite: bool = False,
+    model: Detector | ProoD | Path | str, path: Path | str, *, opset: int = OPSET, overwrite: bool = False
 ) -> Agreement:
     """Write the joint model and its certified bound (docs/export.md), and say how well ONNX Runtime agrees with torch.
 
@@ -48,60 +52,6 @@ def export(
     before it gets its name; if the two disagree there is an error, and no file.
     """
     path = Path(path)
-    _check_request(path, opset, overwrite)
-    detector, facts = _detector(model)
-    with on_cpu(detector):
-        proto = build(detector, opset, facts)
-        with replacing(path) as aside:
-            aside.write_bytes(proto.SerializeToString())
-            return check(aside, detector)
-
-
-def build(detector: Detector, opset: int, facts: dict[str, str]) -> Any:
-    """The ONNX model: the classifier by torch's exporter, all that a proof rests on by our own."""
-    from onnx import TensorProto, checker, helper
-
-    model = detector.joint().eval()
-    classifier = classifier_model(model.classifier, torch.zeros(2, *detector.shape), opset)
-    writer = guard_nodes(model, detector)
-    graph = helper.make_graph(
-        [*classifier.graph.node, *writer.nodes],
-        "prood",
-        [
-            helper.make_tensor_value_info("images", TensorProto.FLOAT, ["N", *detector.shape], _DOCS["images"]),
-            helper.make_tensor_value_info("eps", TensorProto.FLOAT, [], _DOCS["eps"]),
-        ],
-        [
-            helper.make_tensor_value_info(
-                "probabilities", TensorProto.FLOAT, ["N", detector.count], _DOCS["probabilities"]
-            ),
-            *(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["N"], _DOCS[name]) for name in OUTPUTS[1:]),
-        ],
-        [*classifier.graph.initializer, *writer.initializers.values()],
-    )
-    proto = helper.make_model(
-        graph,
-        opset_imports=classifier.opset_import,
-        functions=classifier.functions,
-        ir_version=classifier.ir_version,
-        producer_name="prood",
-        producer_version=__version__,
-    )
-    helper.set_model_props(proto, facts)
-    checker.check_model(proto)
-    return proto
-
-
-def guard_nodes(model: ProoD, detector: Detector) -> Writer:
-    """From images, logits and eps to the outputs, with the discriminator and the proof."""
-    guard = Graph(model).eval()
-    traces = [
-        trace(guard, torch.zeros(n, *detector.shape), torch.zeros(n, detector.count), torch.zeros(())) for n in _TRACED
-    ]
-    return translate(traces[0], traces[1], TABLE, [INPUTS[0], "logits", INPUTS[1]], OUTPUTS)
-
-
-def _check_request(path: Path, opset: int, overwrite: bool) -> None:
     require_packages("export", *_PACKAGES, what="export")
     if opset not in OPSETS:
         raise BadValue(f"the operator set must be one of {OPSETS[0]} to {OPSETS[-1]}, not {opset}")
@@ -109,6 +59,12 @@ def _check_request(path: Path, opset: int, overwrite: bool) -> None:
         raise BadValue(f"the file must be called something.onnx, not {path.name}")
     if path.is_dir() or (path.exists() and not overwrite):
         raise AlreadyThere(f"there is something at {path} already: choose another name, or say overwrite")
+    detector, facts = _detector(model)
+    with on_cpu(detector):
+        proto = build(detector, opset, facts)
+        with replacing(path) as aside:
+            aside.write_bytes(proto.SerializeToString())
+            return check(aside, detector)
 
 
 def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str, str]]:
@@ -126,10 +82,93 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         "classes": json.dumps(detector.classes, ensure_ascii=False),
         "shift": repr(detector.shift),
         "weights": fingerprint(detector.model),
-        "norm": "linf",
-        "method": "best",
-        "arithmetic": "float32",
     }
+    facts |= {"norm": "linf", "method": "best", "arithmetic": "float32"}
     if detector.threshold is not None:
         facts["threshold"] = repr(detector.threshold)
     return detector, facts
+
+
+def build(detector: Detector, opset: int, facts: dict[str, str]) -> Any:
+    """The ONNX model: the classifier, and from its logits, images and eps on the discriminator and the proof."""
+    from onnx import TensorProto, checker, helper
+
+    def value(name: str, kind: int, *shape: str | int) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape, _DOCS[name])
+
+    model = detector.joint().eval()
+    classifier = classifier_model(model.classifier, torch.zeros(2, *detector.shape), opset)
+    guard = Graph(model).eval()
+    traces = [  # with two numbers of images, to see what depends on it
+        trace(guard, torch.zeros(n, *detector.shape), torch.zeros(n, detector.count), torch.zeros(())) for n in (3, 5)
+    ]
+    writer = translate(traces, TABLE, [INPUTS[0], "logits", INPUTS[1]], OUTPUTS)
+    probabilities = value("probabilities", TensorProto.FLOAT, "N", detector.count)
+    graph = helper.make_graph(
+        [*classifier.graph.node, *writer.nodes],
+        "prood",
+        [value("images", TensorProto.FLOAT, "N", *detector.shape), value("eps", TensorProto.FLOAT)],
+        [probabilities, *(value(name, TensorProto.DOUBLE, "N") for name in OUTPUTS[1:])],
+        [*classifier.graph.initializer, *writer.initializers.values()],
+    )
+    versions = {"opset_imports": classifier.opset_import, "ir_version": classifier.ir_version}
+    about = {"producer_name": "prood", "producer_version": __version__}
+    proto = helper.make_model(graph, functions=classifier.functions, **versions, **about)
+    helper.set_model_props(proto, facts)
+    checker.check_model(proto)
+    return proto
+
+
+def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
+    """An ONNX model from `images` to `logits`, all other names under a prefix."""
+    from onnx import compose
+
+    parts = [part.facts for part in wrapped_parts(classifier)]
+    for facts in parts:  # what torch sees nothing of, or only with one number of images
+        if facts.kind == "onnx":
+            raise Unsupported(f"a wrapped ONNX classifier cannot be exported, torch does not see into it: {_AGAIN}")
+        if facts.batch is not None:
+            raise Unsupported(
+                f"the wrapped classifier takes batches of {facts.batch} only, and the exported file has to take any: "
+                "export it to .pt2 with dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), and wrap it again"
+            )
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                classifier,
+                (images,),
+                dynamo=True,
+                opset_version=opset,
+                input_names=["images"],
+                output_names=["logits"],
+                dynamic_shapes=({0: torch.export.Dim("N")},),
+                verbose=False,
+            )
+        assert program is not None
+        model = program.model_proto
+    except Exception as error:  # whatever a foreign network makes the exporter say
+        hint = f"; {_AGAIN}" if any(facts.kind == "torchscript" for facts in parts) else ""
+        raise Unsupported(f"torch cannot export the classifier to ONNX: {_bottom(error)}{hint}") from None
+    if not model.graph.output[0].type.tensor_type.shape.dim[0].dim_param:
+        raise Unsupported("the classifier takes the number of images for a constant: say x.shape[0] in place of len(x)")
+    return compose.add_prefix(model, "classifier/", rename_inputs=False, rename_outputs=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter reports on packages that are not there, and on itself."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _bottom(error: BaseException) -> str:
+    """What went wrong at the bottom of a chain of errors, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return ": ".join([type(error).__name__, *lines[:1]])

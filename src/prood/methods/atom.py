@@ -12,7 +12,7 @@ from prood.methods.base import Batch, Loss, Step
 from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
 from prood.models.architectures import Spec
-from prood.models.extra_class import ExtraClass, NotExtra, not_last, with_extra_class
+from prood.models.baselines import ExtraClass, NotExtra, not_last, with_extra_class
 
 
 @register

@@ -16,7 +16,7 @@ from prood.methods.declaring import option, register
 from prood.methods.prood import joint_losses
 from prood.models import build
 from prood.models.architectures import Spec
-from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
+from prood.models.baselines import MixtureClassifier, MixtureConfidence
 from prood.models.mixtures import GAP, Mixture, MixtureRatio
 
 ROUNDS = 20

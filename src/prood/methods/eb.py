@@ -14,7 +14,7 @@ from prood.methods.declaring import option, register
 from prood.methods.plain import accuracy
 from prood.models import build
 from prood.models.architectures import Spec
-from prood.models.energy import Energy, EnergyClassifier
+from prood.models.baselines import Energy, EnergyClassifier
 
 
 @register

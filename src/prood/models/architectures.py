@@ -1,14 +1,18 @@
-"""Networks by name: what a file on disk needs to build the model again without running foreign code."""
+"""What a file says about its model beside the weights, and networks by name: to build it again without foreign code."""
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from torch import nn
 
 from prood.errors import BadValue, UnknownName, Unsupported, first_line
+from prood.version import __version__
 
+FORMAT = 1
 Spec = Mapping[str, Any]
 """`{"name": "resnet18", "classes": 10, …}`: a builder's name and its arguments."""
 
@@ -44,10 +48,8 @@ def build(spec: Spec) -> nn.Module:
     arguments = dict(spec)
     name = arguments.pop("name", None)
     if not isinstance(name, str) or name not in _BUILDERS:
-        raise UnknownName(
-            f"unknown architecture {name!r}: choose one of {', '.join(sorted(_BUILDERS))}, "
-            "or register it with @prood.models.architecture in a module that --module names"
-        )
+        advice = "or register it with @prood.models.architecture in a module that --module names"
+        raise UnknownName(f"unknown architecture {name!r}: choose one of {', '.join(sorted(_BUILDERS))}, {advice}")
     try:
         return _BUILDERS[name](**arguments)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -65,8 +67,36 @@ def spec_of(model: nn.Module) -> dict[str, Any]:
     """The spec from which `build` makes a model like this one."""
     spec = getattr(model, "architecture", None)
     if not isinstance(spec, dict):
-        raise Unsupported(
-            f"cannot save a {type(model).__name__} that no registered architecture built: "
-            "decorate the function that makes it with @prood.models.architecture"
-        )
+        fault = f"cannot save a {type(model).__name__} that no registered architecture built"
+        raise Unsupported(f"{fault}: decorate the function that makes it with @prood.models.architecture")
     return spec
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Facts about a model. The normalisation stands among the architecture's arguments.
+
+    An image whose confidence is below `threshold` is rejected; `tpr` of the in-distribution images are not, 0.95 say.
+    `inside` is the name of the in-distribution, one of the keys of `data`; older files state it as the first of them.
+    """
+
+    architecture: dict[str, Any]
+    classes: list[str] | None = None
+    shift: float | None = None
+    eps: float | None = None
+    threshold: float | None = None
+    tpr: float | None = None
+    recipe: dict[str, Any] | None = None
+    seed: int | None = None
+    inside: str | None = None
+    data: dict[str, str] = field(default_factory=dict)  # name of each set used → fingerprint
+    version: str = __version__
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        # Nothing is below NaN: such a threshold would accept everything.
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise ValueError(f"a threshold is a finite number, not {self.threshold}")
+        names = self.classes
+        if names is not None and not (isinstance(names, list | tuple) and all(isinstance(one, str) for one in names)):
+            raise ValueError("classes are a list of names")

@@ -16,21 +16,18 @@ from prood.bounds.box import widen
 from prood.bounds.certificate import check_options
 from prood.bounds.concrete import maximum
 from prood.bounds.rounding import check_deployed
-from prood.errors import BadValue, UnknownName, Unsupported
+from prood.errors import Unsupported
 from prood.models.architectures import architecture
 from prood.models.confidence import confidence_bound
-from prood.models.discriminators import body
-from prood.models.joint import confidence_logit
-from prood.models.score import Score, quick_logits, scores
+from prood.models.discriminators import IMAGE, Numbers, body
+from prood.models.joint import TINY
+from prood.models.score import OfLogits, scores
 
 CLASSIFIER_SIZES = {
     "XL": "128 128 256s2 256 256 fc512 fc512",  # GOOD's for 32×32: the body of discriminator C1, and two hidden layers
     "digits": "32s2 64s2 fc128",
 }
 """In the words of `discriminators.SIZES`; all of them end in a linear layer with the classes."""
-
-_TINY = torch.finfo(torch.float64).tiny
-_PLANES = 512  # passed back to the images at once
 
 
 class CertifiedClassifier(nn.Module):
@@ -40,8 +37,7 @@ class CertifiedClassifier(nn.Module):
         super().__init__()
         if len(network) < 2 or type(network[-1]) is not nn.Linear:
             raise Unsupported("a certified classifier must end in nn.Linear: its rows' differences are what is bounded")
-        self.body = nn.Sequential(*list(network)[:-1])
-        self.last = network[-1]
+        self.body, self.last = nn.Sequential(*list(network)[:-1]), network[-1]
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.last(self.body(images))
@@ -90,11 +86,11 @@ class CertifiedClassifier(nn.Module):
         hidden, pull_body = bounds.relax(self.body, box) if linear else (bounds.interval(self.body, box), None)
         output, pull_last = bounds.relax(self.last, hidden)
         count, classes = output.radius.shape
-        first, second = (~torch.eye(classes, dtype=torch.bool, device=output.radius.device)).nonzero().T
         one_hot = torch.eye(classes, dtype=output.radius.dtype, device=output.radius.device)
+        first, second = (one_hot == 0).nonzero().T
         signs = one_hot[first] - one_hot[second]
         found = torch.empty(count * len(signs), dtype=torch.float64, device=signs.device)
-        size = _PLANES if linear else max(1, 2**24 // hidden.radius[0].numel())
+        size = 512 if linear else max(1, 2**24 // hidden.radius[0].numel())  # so many planes are passed back at once
         for rows in torch.split(torch.arange(len(found), device=signs.device), size):
             slope = signs[rows % len(signs)]
             plane = pull_last(bounds.Plane(slope, torch.zeros_like(slope[:, 0]), owner=rows // len(signs)))
@@ -105,8 +101,7 @@ class CertifiedClassifier(nn.Module):
                 bound = backward if method == "crown-ibp" else torch.minimum(bound, backward)
             found[rows] = bound.double()
         result = torch.zeros(count, classes, classes, dtype=torch.float64, device=signs.device)
-        result[:, first, second] = found.reshape(count, -1)
-        result = torch.where(result.isnan(), torch.inf, result)
+        result[:, first, second] = torch.where(found.isnan(), torch.inf, found).reshape(count, -1)
         if output.overflow is not None:
             result = torch.where(output.overflow[:, None, None], torch.inf, result)
         return result, output.size.double().amax(1)
@@ -126,7 +121,7 @@ def confidence_logit_bound(differences: Tensor, size: Tensor) -> Tensor:
     classes = differences.shape[1]
     own = torch.eye(classes, dtype=torch.bool, device=differences.device)
     log_missing = torch.where(own, -torch.inf, -differences).logsumexp(2)
-    excess = (-torch.expm1(-differences)).sum(2).clamp_min(_TINY)  # K − 1 − S: the diagonal is zero
+    excess = (-torch.expm1(-differences)).sum(2).clamp_min(TINY)  # K − 1 − S: the diagonal is zero
     bound = (excess.log() - math.log(classes) - log_missing).amax(1)
     # The score and this are computed in float64, from logits of this size: some roundings of either.
     room = (classes + 256) * 2.0**-52 * (4 + size + bound.abs())
@@ -134,16 +129,10 @@ def confidence_logit_bound(differences: Tensor, size: Tensor) -> Tensor:
 
 
 @scores(CertifiedClassifier)
-class CertifiedConfidence(Score):
+class CertifiedConfidence(OfLogits):
     """The classifier's confidence as log((c − 1/K)/(1 − c)), in arithmetic that its certificate covers."""
 
     model: CertifiedClassifier
-
-    def __call__(self, images: Tensor) -> Tensor:
-        return confidence_logit(self.model.covered(images))
-
-    def quick(self, images: Tensor) -> Tensor:
-        return confidence_logit(quick_logits(self.model, images))
 
     def logits(self, images: Tensor) -> Tensor:
         return self.model.covered(images)
@@ -154,17 +143,8 @@ class CertifiedConfidence(Score):
 
 @architecture("certified-classifier")
 def certified_classifier(
-    classes: int = 10,
-    size: str = "XL",
-    *,
-    image: Sequence[int] = (3, 32, 32),
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    classes: int = 10, size: str = "XL", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None
 ) -> CertifiedClassifier:
     """A certified classifier of a named size (see `CLASSIFIER_SIZES`) for images (channels, height, width)."""
-    if size not in CLASSIFIER_SIZES:
-        raise UnknownName(f"unknown classifier size {size!r}: choose one of {', '.join(CLASSIFIER_SIZES)}")
-    layers, features = body(CLASSIFIER_SIZES[size], image, mean, std)
-    if not features:
-        raise BadValue(f"images of {image[1]}×{image[2]} are too small for a classifier of size {size!r}")
+    layers, features = body("classifier", CLASSIFIER_SIZES, size, image, mean, std)
     return CertifiedClassifier(nn.Sequential(*layers, nn.Linear(features, classes)))

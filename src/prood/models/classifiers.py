@@ -10,13 +10,15 @@ from torch import nn
 from prood.bounds import Normalise, Residual
 from prood.models.architectures import architecture
 
+Numbers = Sequence[float]
+CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
 
 def _convolution(channels: int, width: int, kernel: int, stride: int = 1) -> list[nn.Module]:
     """A convolution without bias and its batch norm."""
-    return [
-        nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False),
-        nn.BatchNorm2d(width),
-    ]
+    convolution = nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(width)]
 
 
 def _block(channels: int, width: int, stride: int, *, bottleneck: bool) -> nn.Sequential:
@@ -32,17 +34,14 @@ def _block(channels: int, width: int, stride: int, *, bottleneck: bool) -> nn.Se
     return nn.Sequential(Residual(nn.Sequential(*body), shortcut), nn.ReLU())
 
 
-def _resnet(
-    stem: list[nn.Module], blocks: Sequence[int], classes: int, *, width: int = 64, bottleneck: bool
-) -> nn.Sequential:
-    layers, channels = list(stem), width
+def _resnet(stem: list[nn.Module], blocks: Sequence[int], classes: int, *, bottleneck: bool = False) -> nn.Sequential:
+    layers, channels = list(stem), 64
     for stage, count in enumerate(blocks):
         for index in range(count):
             stride = 2 if stage > 0 and index == 0 else 1
-            layers.append(_block(channels, width << stage, stride, bottleneck=bottleneck))
-            channels = (width << stage) * (4 if bottleneck else 1)
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)]
-    network = nn.Sequential(*layers)
+            layers.append(_block(channels, 64 << stage, stride, bottleneck=bottleneck))
+            channels = (64 << stage) * (4 if bottleneck else 1)
+    network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
@@ -50,36 +49,19 @@ def _resnet(
 
 
 @architecture("resnet18")
-def resnet18(
-    classes: int = 10,
-    *,
-    mean: Sequence[float] = (0.4914, 0.4822, 0.4465),
-    std: Sequence[float] = (0.2470, 0.2435, 0.2616),
-) -> nn.Sequential:
+def resnet18(classes: int = 10, *, mean: Numbers = CIFAR_MEAN, std: Numbers = CIFAR_STD) -> nn.Sequential:
     """The CIFAR ResNet18: 3×3 stem without pooling, 11,173,962 parameters for 10 classes."""
-    stem = [Normalise(mean, std), *_convolution(len(mean), 64, 3), nn.ReLU()]
-    return _resnet(stem, (2, 2, 2, 2), classes, bottleneck=False)
+    return _resnet([Normalise(mean, std), *_convolution(len(mean), 64, 3), nn.ReLU()], (2, 2, 2, 2), classes)
 
 
 @architecture("compact")
-def compact(
-    classes: int = 10,
-    *,
-    mean: Sequence[float] = (0.4914, 0.4822, 0.4465),
-    std: Sequence[float] = (0.2470, 0.2435, 0.2616),
-) -> nn.Sequential:
+def compact(classes: int = 10, *, mean: Numbers = CIFAR_MEAN, std: Numbers = CIFAR_STD) -> nn.Sequential:
     """ResNet18's blocks in three stages of 3, 3 and 2: 3,147,082 parameters for 10 classes, few enough to ship."""
-    stem = [Normalise(mean, std), *_convolution(len(mean), 64, 3), nn.ReLU()]
-    return _resnet(stem, (3, 3, 2), classes, bottleneck=False)
+    return _resnet([Normalise(mean, std), *_convolution(len(mean), 64, 3), nn.ReLU()], (3, 3, 2), classes)
 
 
 @architecture("resnet50")
-def resnet50(
-    classes: int = 1000,
-    *,
-    mean: Sequence[float] = (0.485, 0.456, 0.406),
-    std: Sequence[float] = (0.229, 0.224, 0.225),
-) -> nn.Sequential:
+def resnet50(classes: int = 1000, *, mean: Numbers = IMAGENET_MEAN, std: Numbers = IMAGENET_STD) -> nn.Sequential:
     """The standard ImageNet ResNet50: 25,557,032 parameters for 1,000 classes."""
     stem = [Normalise(mean, std), *_convolution(len(mean), 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     return _resnet(stem, (3, 4, 6, 3), classes, bottleneck=True)
@@ -87,12 +69,7 @@ def resnet50(
 
 @architecture("small")
 def small(
-    classes: int = 10,
-    *,
-    width: int = 32,
-    channels: int | None = None,
-    mean: Sequence[float] = (0.5,),
-    std: Sequence[float] = (0.25,),
+    classes: int = 10, *, width: int = 32, channels: int | None = None, mean: Numbers = (0.5,), std: Numbers = (0.25,)
 ) -> nn.Sequential:
     """A classifier for 28×28 digits that trains in seconds on a CPU: three convolutions, each with stride 2.
 

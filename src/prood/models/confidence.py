@@ -51,15 +51,15 @@ def confidence_bound(score: T, classes: int, sigmoid: Callable[[T], T] = logisti
 def score_below(threshold: float, classes: int, shift: float = 0.0) -> float:
     """A score (less the shift) whose confidence bound is surely below the threshold, and hardly any smaller."""
     share = (checked_threshold(threshold) - 1 / classes) * classes / (classes - 1)
-    if share <= 0:
-        return -math.inf
-    logit = math.inf if share >= 1 else math.log(share) - math.log1p(-share)
-    return logit - shift - 1e-6 * (1 + abs(logit)) if math.isfinite(logit) else logit
+    if not 0 < share < 1:
+        return -math.inf if share <= 0 else math.inf
+    logit = math.log(share) - math.log1p(-share)
+    return logit - shift - 1e-6 * (1 + abs(logit))
 
 
 def checked_threshold(threshold: float) -> float:
     """A confidence, for nothing is below NaN and everything below 2."""
-    if not (math.isfinite(threshold) and 0 <= threshold <= 1):
+    if not 0 <= threshold <= 1:
         raise BadValue(f"a threshold is a confidence between 0 and 1, not {threshold}")
     return float(threshold)
 
@@ -93,10 +93,8 @@ def order_statistic(n: int, *, tpr: float, confidence: float | None = None) -> i
         term += math.log((n - k + 1) / k) + odds
         below = max(below, term) + math.log1p(math.exp(-abs(below - term)))
     if k == 0:
-        raise BadValue(
-            f"{n} images are too few to calibrate a true positive rate of {tpr} with confidence {confidence}: it takes "
-            f"at least {needed(tpr, confidence)}"
-        )
+        least = needed(tpr, confidence)
+        raise BadValue(f"{n} images are too few for a tpr of {tpr} with confidence {confidence}: give {least} or more")
     return k
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import torch
@@ -14,6 +15,7 @@ from prood.bounds.registry import Pullback, Slopes
 from prood.errors import BadValue, UnknownName, Unsupported
 from prood.models.architectures import architecture, spec_of
 
+Numbers = Sequence[float] | None  # one for each channel
 IMAGE = (3, 32, 32)
 SIZES = {
     # The paper's two (its architecture table): S for 32×32, SR for 224×224.
@@ -56,19 +58,12 @@ class Discriminator(nn.Module):
         if not 0 <= guard <= torch.finfo(torch.float32).max:  # in which it is multiplied
             raise BadValue(f"the weight of the guard is a finite number that is not negative, not {guard}")
         if type(network).forward is not nn.Sequential.forward:
-            raise Unsupported(
-                f"a discriminator is made from a plain nn.Sequential, not from a {type(network).__name__}"
-            )
+            raise Unsupported(f"a discriminator is a plain nn.Sequential, not a {type(network).__name__}")
         if len(network) < 3 or type(network[-1]) is not NegativeLinear or network[-1].out_features != 1:
             raise Unsupported("a discriminator must end in NegativeLinear(n, 1): the asymptotic guarantee needs it")
         if type(network[-2]) is not nn.ReLU:
-            raise Unsupported(
-                f"the last activation of a discriminator must be a plain nn.ReLU, not {type(network[-2]).__name__}: "
-                "values below zero under negative weights would void the asymptotic guarantee"
-            )
-        layers = list(network)
-        self.body = nn.Sequential(*layers[:-2])
-        self.tail = nn.Sequential(*layers[-2:])
+            raise Unsupported(f"a discriminator's last activation must be nn.ReLU, not {type(network[-2]).__name__}")
+        self.body, self.tail = nn.Sequential(*list(network)[:-2]), nn.Sequential(*list(network)[-2:])
         self.guard = float(guard)  # no tensor: the weights, their fingerprint and files that have none stay the same
 
     def guarded(self, weight: float = 1.0) -> Discriminator:
@@ -145,54 +140,36 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
 
 @architecture("discriminator")
 def discriminator(
-    size: str = "S",
-    *,
-    image: Sequence[int] = IMAGE,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    guard: float = 0.0,
+    size: str = "S", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None, guard: float = 0.0
 ) -> Discriminator:
     """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
     if len(image) != 3 or not all(isinstance(side, int) and 0 < side < 2**20 for side in image):
         raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)!s:.80}")
-    if size not in SIZES:
-        raise UnknownName(f"unknown discriminator size {size!r}: choose one of {', '.join(SIZES)}")
-    layers, features = body(SIZES[size], image, mean, std)
-    if not features:
-        raise BadValue(f"images of {image[1]}×{image[2]} are too small for a discriminator of size {size!r}")
+    layers, features = body("discriminator", SIZES, size, image, mean, std)
     return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), guard)
 
 
 def body(
-    words: str, image: Sequence[int], mean: Sequence[float] | None = None, std: Sequence[float] | None = None
+    kind: str, sizes: Mapping[str, str], size: str, image: Sequence[int], mean: Numbers, std: Numbers
 ) -> tuple[list[nn.Module], int]:
-    """Layers with bound rules, as the words of `SIZES` say, and how many values come out; 0 if images are too small."""
+    """Layers with bound rules, as the words of the size say (see `SIZES`), and how many values come out."""
+    if size not in sizes:
+        raise UnknownName(f"unknown {kind} size {size!r}: choose one of {', '.join(sizes)}")
     channels = image[0]
     layers: list[nn.Module] = [Normalise(mean or [0.5] * channels, std or [0.25] * channels)]
-    flat = False
-    shape = torch.Size(image)
-    for word in words.split():
+    shape = list(image)
+    for word in sizes[size].split():
         if word == "p2":
             layers.append(nn.AvgPool2d(2))
+            shape[1:] = [side // 2 for side in shape[1:]]
         elif word.startswith("fc"):
-            layers += [] if flat else [nn.Flatten()]
-            flat = True
-            layers += [BlockedLinear(shape.numel(), int(word[2:])), nn.ReLU()]
+            layers += [nn.Flatten()] if len(shape) > 1 else []
+            layers += [BlockedLinear(math.prod(shape), int(word[2:])), nn.ReLU()]
+            shape = [int(word[2:])]
         else:
             width, _, stride = word.partition("s")
             layers += [nn.Conv2d(shape[0], int(width), 3, stride=int(stride or 1), padding=1), nn.ReLU()]
-        shape = _output_shape(layers[-2:], shape)
-        if not shape.numel():
-            return layers, 0
-    return layers, shape.numel()
-
-
-def _output_shape(layers: list[nn.Module], shape: torch.Size) -> torch.Size:
-    for layer in layers:
-        if isinstance(layer, nn.Conv2d):
-            shape = torch.Size([layer.out_channels, *[-(-side // layer.stride[0]) for side in shape[1:]]])
-        elif isinstance(layer, nn.AvgPool2d):
-            shape = torch.Size([shape[0], shape[1] // 2, shape[2] // 2])
-        elif isinstance(layer, nn.Linear):
-            shape = torch.Size([layer.out_features])
-    return shape
+            shape = [int(width), *(-(-side // int(stride or 1)) for side in shape[1:])]
+        if not math.prod(shape):
+            raise BadValue(f"images of {image[1]}×{image[2]} are too small for a {kind} of size {size!r}")
+    return layers, math.prod(shape)

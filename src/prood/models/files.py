@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from prood import pretrained
 from prood.atomic import write_bytes
 from prood.errors import Damaged, NoAccess, NotFound, Unsupported
-from prood.models.architectures import build, spec_of
+from prood.models.architectures import FORMAT, Metadata, build, spec_of
 from prood.models.joint import ProoD
-from prood.models.metadata import FORMAT, Metadata
 from prood.models.wrapped.module import wrapped_parts
 
 KEY = "prood"
@@ -93,8 +92,7 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
     """The model, in eval mode and float32, and its metadata; from a file, a run's folder or by a shipped name."""
     metadata, tensors = _read(path, tensors=True)
     model = build(metadata.architecture)
-    wrong = _mismatch(model.state_dict(), tensors)
-    if wrong:
+    if wrong := _mismatch(model.state_dict(), tensors):
         raise Damaged(f"{model_path(path)} does not hold the model that it describes: {wrong}")
     model.load_state_dict(tensors)
     for part in wrapped_parts(model):
@@ -113,10 +111,13 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, torch.Tensor]]:
+def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tensor]]:
     file = model_path(path)
     if not file.is_file():
-        raise NotFound(f"there is no model at {file}: {_advice(path)}")
+        advice = f"give a run's folder, a .safetensors file or a shipped model ({pretrained.listed()})"
+        if str(path) in pretrained.names():
+            advice = f"the folder hides the shipped model {path}; rename it, or work in another folder"
+        raise NotFound(f"there is no model at {file}: {advice}")
     try:
         file.open("rb").close()  # what may not be read looks missing to safetensors
     except OSError as error:
@@ -132,20 +133,12 @@ def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, torch
     return _parse(facts, file), values
 
 
-def _advice(path: Path | str) -> str:
-    if str(path) in pretrained.names():
-        return f"the folder hides the shipped model {path}; rename it, or work in another folder"
-    return f"give a run's folder, a .safetensors file or a shipped model ({pretrained.listed()})"
-
-
 def _parse(facts: str, file: Path) -> Metadata:
     try:
         values = json.loads(facts)
         if int(values["format"]) > FORMAT:
-            raise Unsupported(
-                f"{file} was written by Prood {values.get('version')} in a newer format: "
-                "update with 'pip install -U prood'"
-            )
+            writer = f"Prood {values.get('version')}"
+            raise Unsupported(f"{file} was written by {writer} in a newer format: update with 'pip install -U prood'")
         known = {item.name for item in fields(Metadata)}
         values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it
         return Metadata(**{name: value for name, value in values.items() if name in known})
@@ -153,20 +146,15 @@ def _parse(facts: str, file: Path) -> Metadata:
         raise Damaged(f"{file} has an unreadable description of its model ({error!r}): train it again") from None
 
 
-def _mismatch(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor]) -> str:
+def _mismatch(expected: dict[str, Tensor], found: dict[str, Tensor]) -> str:
     for name in sorted(expected.keys() | found.keys()):
-        if name not in found:
-            return f"{name} is missing"
-        if name not in expected:
-            return f"{name} is unknown"
-        if expected[name].shape != found[name].shape:
-            return f"{name} has shape {tuple(found[name].shape)} instead of {tuple(expected[name].shape)}"
-        if not _exact(found[name].dtype, expected[name].dtype):
-            return f"{name} has type {found[name].dtype} instead of {expected[name].dtype}"
+        if name not in found or name not in expected:
+            return f"{name} is {'unknown' if name in found else 'missing'}"
+        old, new = expected[name], found[name]
+        if old.shape != new.shape:
+            return f"{name} has shape {tuple(new.shape)} instead of {tuple(old.shape)}"
+        # A type is right whose every number is one of the expected type.
+        same_kind = old.is_floating_point() == new.is_floating_point()
+        if not same_kind or torch.promote_types(new.dtype, old.dtype) != old.dtype:
+            return f"{name} has type {new.dtype} instead of {old.dtype}"
     return ""
-
-
-def _exact(found: torch.dtype, expected: torch.dtype) -> bool:
-    """Whether every number of one type is one of the other."""
-    same_kind = found.is_floating_point == expected.is_floating_point
-    return same_kind and torch.promote_types(found, expected) == expected

@@ -12,13 +12,8 @@ from torch.nn import functional as F
 
 from prood.errors import BadValue
 from prood.models.architectures import Spec, architecture, build
-from prood.models.confidence import confidence_of
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD, confidence_logit
-from prood.models.score import JointConfidence, quick_g, quick_logits, scores
-
-_LEAST = 1e-30  # under a logarithm, where a confidence is all that g allows
-_FAR = 1e300
 
 
 def product_logit(s: Tensor, g: Tensor) -> Tensor:
@@ -28,7 +23,7 @@ def product_logit(s: Tensor, g: Tensor) -> Tensor:
     minimum of s and g + Δ. No infinity makes it NaN.
     """
     s, g = s.double(), g.double()
-    both = -s.clamp(-_FAR, _FAR) - g.clamp(-_FAR, _FAR)  # ∞ − ∞ is no number
+    both = -s.clamp(-1e300, 1e300) - g.clamp(-1e300, 1e300)  # ∞ − ∞ is no number
     return torch.minimum(-torch.logaddexp(torch.logaddexp(-s, -g), both), g)
 
 
@@ -102,14 +97,10 @@ class Fusion(ProoD):
         """That of the constructor, its numbers rounded to float32."""
         return Curve(*self.numbers.tolist())
 
-    def fused(self, s: Tensor, in_logit: Tensor) -> Tensor:
-        """The score from s and `in_logit`, g + Δ, which it never exceeds; float64."""
+    def scored(self, own: Tensor, in_logit: Tensor) -> Tensor:
+        """The fused score, which never exceeds g + Δ; float64."""
         in_logit, shift = in_logit.double(), self.shift.double()
-        return torch.minimum(self.curve(s, in_logit - shift) + shift, in_logit)
-
-    def own_logits(self, images: Tensor) -> Tensor:
-        """The classifier's own logits."""
-        return super().logits(images)
+        return torch.minimum(self.curve(confidence_logit(own), in_logit - shift) + shift, in_logit)
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits in the classifier's order, with which Eq. 3 has the fused confidence; float64.
@@ -118,38 +109,12 @@ class Fusion(ProoD):
         e^(−s′) = (e^(−S) − e^(−G)) / (1 + e^(−G)).
         """
         own, in_logit = self.own_logits(images), self.in_logit(images).double()
-        score = self.fused(confidence_logit(own), in_logit)
-        gap = torch.log(-torch.expm1(score - in_logit).clamp(max=-_LEAST))
+        score = self.scored(own, in_logit)
+        gap = torch.log(-torch.expm1(score - in_logit).clamp(max=-1e-30))  # where the confidence is all that g allows
         return with_confidence_logit(own, score - gap + F.softplus(-in_logit))
 
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images).float()
-
-    def confidence(self, images: Tensor) -> Tensor:
-        """max_y p(y|x) in float64, from the fused score."""
-        own = self.own_logits(images)
-        return confidence_of(self.fused(confidence_logit(own), self.in_logit(images)), own.shape[1])
-
-    def predict(self, images: Tensor) -> Tensor:
-        """The classifier's class: fusing keeps the order."""
-        return self.own_logits(images).argmax(1)
-
-
-@scores(Fusion)
-class FusedConfidence(JointConfidence):
-    """The fused score; its certificate is ḡ(x) + Δ, as for the joint model (Eq. 4)."""
-
-    model: Fusion
-
-    def __call__(self, images: Tensor) -> Tensor:
-        return self.model.fused(confidence_logit(self.model.own_logits(images)), self.model.in_logit(images))
-
-    def quick(self, images: Tensor) -> Tensor:
-        in_logit = quick_g(self.model.discriminator, images) + self.model.shift
-        return self.model.fused(confidence_logit(quick_logits(self.model.classifier, images)), in_logit)
-
-    def logits(self, images: Tensor) -> Tensor:
-        return self.model.own_logits(images)
 
 
 @architecture("fusion")

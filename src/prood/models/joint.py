@@ -9,12 +9,11 @@ from torch.nn import functional as F
 
 from prood import bounds
 from prood.errors import BadValue, Unsupported
-from prood.models.architectures import Spec, architecture, build, spec_of
+from prood.models.architectures import Metadata, Spec, architecture, build, spec_of
 from prood.models.confidence import checked_threshold, confidence_bound, confidence_of, score_below
 from prood.models.discriminators import Discriminator
-from prood.models.metadata import Metadata
 
-_TINY = torch.finfo(torch.float64).tiny  # under a logarithm, so that exactly equal logits have a finite score
+TINY = torch.finfo(torch.float64).tiny  # under a logarithm, so that exactly equal logits have a finite score
 
 
 def fuse(logits: Tensor, g: Tensor) -> Tensor:
@@ -43,7 +42,7 @@ def confidence_logit(logits: Tensor, g: Tensor | None = None) -> Tensor:
     log_p = top.values[:, 0] - normaliser
     log_missing = rest.logsumexp(1) - normaliser  # log(1 − p)
     # p − 1/K = p/K · Σ_k (1 − p_k/p): no cancellation when all logits are close.
-    log_excess = log_p + (-torch.expm1(logits - top.values)).sum(1).clamp_min(_TINY).log() - math.log(classes)
+    log_excess = log_p + (-torch.expm1(logits - top.values)).sum(1).clamp_min(TINY).log() - math.log(classes)
     if g is None:
         return log_excess - log_missing
     g = g.double()
@@ -63,7 +62,6 @@ class ProoD(nn.Module):
     """
 
     shift: Tensor
-    about: Metadata | None
 
     def __init__(self, classifier: nn.Module, discriminator: Discriminator, shift: float = 0.0) -> None:
         super().__init__()
@@ -73,16 +71,12 @@ class ProoD(nn.Module):
             raise BadValue(f"the shift must be a finite number, not {shift}")
         self.classifier = classifier
         self.discriminator = discriminator
-        self.about = None
+        self.about: Metadata | None = None
         self.register_buffer("shift", torch.tensor(float(shift), dtype=torch.float32))
 
     @property
     def architecture(self) -> dict[str, Any]:
-        return {
-            "name": "prood",
-            "classifier": spec_of(self.classifier),
-            "discriminator": spec_of(self.discriminator),
-        }
+        return {"name": "prood", "classifier": spec_of(self.classifier), "discriminator": spec_of(self.discriminator)}
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -94,12 +88,20 @@ class ProoD(nn.Module):
         """Reject an image whose confidence is below it; None where no file states one."""
         return None if self.about is None else self.about.threshold
 
-    def logits(self, images: Tensor) -> Tensor:
+    def own_logits(self, images: Tensor) -> Tensor:
         """The classifier's own logits."""
         logits = self.classifier(images)
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
             raise Unsupported("the classifier must return logits of shape (images, classes) with two classes or more")
         return logits
+
+    def logits(self, images: Tensor) -> Tensor:
+        """What Eq. 3 takes for the classifier's: its own logits."""
+        return self.own_logits(images)
+
+    def scored(self, own: Tensor, in_logit: Tensor) -> Tensor:
+        """log((c − 1/K)/(1 − c)) for the confidence c, from the classifier's own logits and g + Δ."""
+        return confidence_logit(own, in_logit)
 
     def in_logit(self, images: Tensor) -> Tensor:
         """g(x) + Δ, the logit of p(in-distribution | x), in arithmetic that certificates cover."""
@@ -107,7 +109,9 @@ class ProoD(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         logits = self.logits(images)
-        return _in_order_of(logits, fuse(logits, self.in_logit(images)))
+        fused, order = fuse(logits, self.in_logit(images)), logits.argsort(1)
+        # Without the inversions that rounding makes, by a unit in the last place, among near ties.
+        return torch.empty_like(fused).scatter(1, order, fused.gather(1, order).cummax(1).values)
 
     def log_probabilities(self, images: Tensor) -> Tensor:
         """log p(y|x), shape (N, K)."""
@@ -116,26 +120,22 @@ class ProoD(nn.Module):
 
     def confidence(self, images: Tensor) -> Tensor:
         """max_y p(y|x) in float64, from its logit: so it never exceeds the cap of the same g, nor leaves [1/K, 1]."""
-        logits = self.logits(images)
-        return confidence_of(confidence_logit(logits, self.in_logit(images)), logits.shape[1])
+        own = self.own_logits(images)
+        return confidence_of(self.scored(own, self.in_logit(images)), own.shape[1])
 
     def predict(self, images: Tensor) -> Tensor:
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
-        return self.logits(images).argmax(1)
+        return self.own_logits(images).argmax(1)
 
     def upper_bound(
-        self,
-        images: Tensor,
-        eps: float | Tensor,
-        *,
-        threshold: float | None = None,
-        **options: Unpack[bounds.Options],
+        self, images: Tensor, eps: float | Tensor, *, threshold: float | None = None, **options: Unpack[bounds.Options]
     ) -> Tensor:
         """A bound of the confidence over the ball of radius eps inside [0, 1]^d (Eq. 4), in float64.
 
         `threshold` is a confidence: the methods "auto" and "bab" stop where the bound is below it.
         """
-        classes = self._classes(images)
+        with torch.no_grad():
+            classes = self.own_logits(images[:1]).shape[1]
         of_g = None if threshold is None else score_below(threshold, classes, self.shift.item())
         return confidence_bound(self.in_logit_bound(images, eps, threshold=of_g, **options), classes)
 
@@ -170,18 +170,7 @@ class ProoD(nn.Module):
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""
         return confidence_of(self.discriminator.last.bias.detach() + self.shift, classes).item()
 
-    def _classes(self, images: Tensor) -> int:
-        with torch.no_grad():
-            return self.logits(images[:1]).shape[1]
-
-
-def _in_order_of(logits: Tensor, values: Tensor) -> Tensor:
-    """`values` with the inversions removed that rounding makes, by a unit in the last place, among near ties."""
-    order = logits.argsort(1)
-    return torch.empty_like(values).scatter(1, order, values.gather(1, order).cummax(1).values)
-
 
 @architecture("prood")
 def _joint(classifier: Spec, discriminator: Spec) -> nn.Module:
-    f, g = build(classifier), build(discriminator)
-    return ProoD(f, g)  # type: ignore[arg-type]  # a g of another kind is refused there
+    return ProoD(build(classifier), build(discriminator))  # type: ignore[arg-type]  # another g is refused there

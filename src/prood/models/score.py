@@ -62,18 +62,25 @@ def scores(*models: type[nn.Module]) -> Callable[[S], S]:
     return decorate
 
 
-class Confidence(Score):
-    """The confidence of a classifier, as log((c − 1/K)/(1 − c)): the same order as c, and no ties near 1."""
+class OfLogits(Score):
+    """A function of what the model classifies by: its confidence, unless `of` says otherwise."""
+
+    def of(self, logits: Tensor) -> Tensor:
+        return confidence_logit(logits)
 
     def __call__(self, images: Tensor) -> Tensor:
-        return confidence_logit(self.model(images))
+        return self.of(self.logits(images))
 
     def quick(self, images: Tensor) -> Tensor:
-        return confidence_logit(quick_logits(self.model, images))
+        return self.of(quick_logits(self.model, images))
 
     def logits(self, images: Tensor) -> Tensor:
         logits: Tensor = self.model(images)
         return logits
+
+
+class Confidence(OfLogits):
+    """The confidence of a classifier, as log((c − 1/K)/(1 − c)): the same order as c, and no ties near 1."""
 
 
 @scores(ProoD)
@@ -83,14 +90,14 @@ class JointConfidence(Score):
     model: ProoD
 
     def __call__(self, images: Tensor) -> Tensor:
-        return confidence_logit(self.model.logits(images), self.model.in_logit(images))
+        return self.model.scored(self.logits(images), self.model.in_logit(images))
 
     def quick(self, images: Tensor) -> Tensor:
         g = quick_g(self.model.discriminator, images) + self.model.shift
-        return confidence_logit(quick_logits(self.model.classifier, images), g)
+        return self.model.scored(quick_logits(self.model.classifier, images), g)
 
     def logits(self, images: Tensor) -> Tensor:
-        return self.model.logits(images)
+        return self.model.own_logits(images)
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         return self.model.in_logit_bound(images, eps, **options).double()

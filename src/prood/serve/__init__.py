@@ -3,6 +3,7 @@
 `create_app` and `serve` need fastapi and uvicorn, the extra `serve`; they are looked for when they are called.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from prood.extras import require_packages
@@ -16,8 +17,6 @@ __all__ = ["About", "Options", "create_app", "serve"]
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
     homes = {"create_app": "prood.serve.app", "serve": "prood.serve.server"}
     if name not in homes:
         raise AttributeError(f"module 'prood.serve' has no attribute {name!r}")

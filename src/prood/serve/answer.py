@@ -7,13 +7,15 @@ from starlette.responses import Response
 
 from prood.errors import ProodError
 
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+
 
 class Refused(ProodError):
-    """A request that is answered with `status` and the message; `retry_after` in seconds where trying again helps."""
+    """A request that is answered with `status` and the message."""
 
-    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.status, self.retry_after = status, retry_after
+        self.status = status
 
 
 def bad(message: str) -> Refused:
@@ -21,7 +23,7 @@ def bad(message: str) -> Refused:
 
 
 def busy(what: str) -> Refused:
-    return Refused(503, f"{what}: try again in a second", retry_after=1)
+    return Refused(503, f"{what}: try again in a second")
 
 
 def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -32,7 +34,4 @@ def answer(content: Any, status: int = 200, headers: dict[str, str] | None = Non
 
 
 def refusal(refused: Refused) -> Response:
-    headers = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
-    if refused.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return answer({"error": str(refused)}, refused.status, headers)
+    return answer({"error": str(refused)}, refused.status, _HEADERS.get(refused.status))

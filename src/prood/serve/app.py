@@ -1,7 +1,8 @@
-"""The application: routes, the guard around them, errors as one line of JSON."""
+"""The application: the addresses of /v1 and the others, the guard around them, errors as one line of JSON."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -10,25 +11,20 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from prood.detector import Detector
-from prood.serve import documentation, kserve, routes
-from prood.serve.answer import Refused, answer, refusal
+from prood.serve import intake, kserve, schema
+from prood.serve.answer import Refused, answer, bad, refusal
+from prood.serve.bodies import asked
 from prood.serve.guard import Guard
 from prood.serve.options import About, Options
 from prood.serve.service import Service
+from prood.serve.work import HOW
 from prood.version import __version__
 
-KINDS = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-    "png": "image/png",
-    "ico": "image/x-icon",
-}
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MISSING = {404: "there is nothing at this address: see /docs", 405: "this address takes another method: see /docs"}
 
 
@@ -46,24 +42,19 @@ def create_app(detector: Detector, options: Options | None = None, about: About 
         version=__version__,
         description="A classifier that says “I don't know”, with a proof.",
         lifespan=lifespan,
+        exception_handlers={Refused: _refused, HTTPException: _missing, Exception: _failed},
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
     app.state.service = service
-    described = [routes.routes(service), kserve.routes(service), routes.health(service), documentation.routes(app)]
-    app.router.routes += [Shortcut(route) for router in described for route in router.routes]
-    app.router.routes += routes.page_routes(page())
-    for router in described:
-        app.include_router(router)
-    app.add_middleware(
-        Guard,
-        options=service.options,
-        metrics=service.metrics,
-        draining=lambda: service.draining,
-        count=service.in_flight,
-    )
-    _answer_errors(app)
+    add_own(app, service)
+    kserve.add(app, service)
+    add_others(app, service)
+    described = [route for route in app.router.routes if isinstance(route, APIRoute)]
+    shortcuts = [Shortcut(one.path, one.endpoint, methods=list(one.methods or ())) for one in described]
+    app.router.routes[:0] = [*shortcuts, *page()]
+    app.add_middleware(Guard, service=service)
     return app
 
 
@@ -73,39 +64,108 @@ class Shortcut(Route):
     FastAPI's way to a handler costs as much time as all the rest of a small prediction.
     """
 
-    def __init__(self, route: BaseRoute) -> None:
-        assert isinstance(route, APIRoute)
-        super().__init__(route.path, route.endpoint, methods=list(route.methods or ()))
-
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)
         return match, {**found, "route": self}  # the guard counts by it
 
 
-def page() -> dict[str, tuple[bytes, str]]:
-    """The files of the page by address. They are read once: a request never reaches the disk."""
-    folder = files("prood.serve") / "page"
-    found: dict[str, tuple[bytes, str]] = {}
-    for file in folder.iterdir() if folder.is_dir() else ():
-        kind = KINDS.get(file.name.rpartition(".")[2])
-        if kind is not None and file.is_file():
-            found[f"/{file.name}"] = file.read_bytes(), kind
-    if "/index.html" in found:
-        found["/"] = found["/index.html"]
-    return found
+async def _refused(request: Request, error: Any) -> Response:
+    return refusal(error)
 
 
-def _answer_errors(app: FastAPI) -> None:
-    async def refused(request: Request, error: Any) -> Response:
-        return refusal(error)
+async def _missing(request: Request, error: Any) -> Response:
+    return answer({"error": _MISSING.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
 
-    async def missing(request: Request, error: Any) -> Response:
-        headers = dict(error.headers or {})
-        return answer({"error": _MISSING.get(error.status_code, str(error.detail))}, error.status_code, headers)
 
-    async def failed(request: Request, error: Any) -> Response:
-        return answer({"error": "the service failed: its log says why"}, 500)
+async def _failed(request: Request, error: Exception) -> Response:
+    return answer({"error": "the service failed: its log says why"}, 500)
 
-    app.add_exception_handler(Refused, refused)
-    app.add_exception_handler(HTTPException, missing)
-    app.add_exception_handler(Exception, failed)
+
+def add_own(app: FastAPI, service: Service) -> None:
+    options, detector = service.options, service.detector
+    take = intake.Intake(detector.shape, options)
+    common = {"model": service.about.name, "threshold": detector.threshold}
+    post = partial(schema.post, options)
+
+    @app.get("/v1/model", summary="What is served", responses=schema.responses(schema.Model))
+    async def model(request: Request) -> Response:
+        return answer(service.model())
+
+    @app.post("/v1/predict", **post("Label, confidence and whether it is accepted", schema.Predictions))
+    async def predict(request: Request) -> Response:
+        images = await take.images(await asked(request, options, ()))
+        return answer({"predictions": await service.predict(images), **common})
+
+    @app.post("/v1/certify", **post("A bound of the confidence in whole balls", schema.Certificates, "eps", "radius"))
+    async def certify(request: Request) -> Response:
+        sent = await asked(request, options, ("eps", "radius"))
+        eps = intake.radii(sent.options.get("eps"), service.eps, options)
+        search = intake.switch(sent.options.get("radius"), "radius")
+        images = await take.images(sent)
+        found = await service.certify(images, eps, search=search)
+        return answer({"eps": eps, "certificates": found, **HOW, **common})
+
+    @app.post("/v1/attack", **post("Try to raise the confidence", schema.Attack, "eps", "steps", one=True))
+    async def attack(request: Request) -> Response:
+        sent = await asked(request, options, ("eps", "steps"))
+        eps = intake.radii(sent.options.get("eps"), service.eps, options)
+        if len(eps) != 1:
+            raise bad("an attack has one radius: give one eps")
+        steps = intake.steps(sent.options.get("steps"), options)
+        images = await take.images(sent, one=True)
+        # Once the body is read, all that still comes is that the client has gone.
+        return answer(await service.attack(images[0], eps[0], steps, request.receive))
+
+    @app.post("/v1/far", **post("Away from all data", schema.Far, "factors", one=True))
+    async def far(request: Request) -> Response:
+        sent = await asked(request, options, ("factors",))
+        factors = intake.factors(sent.options.get("factors"), options)
+        images = await take.images(sent, one=True)
+        return answer(await service.far(images[0], factors))
+
+    @app.get("/v1/examples", summary="Pictures to try", responses=schema.responses(list[schema.Example]))
+    async def examples(request: Request) -> Response:
+        found = enumerate(await service.examples())
+        return answer([{"name": one.name, "kind": one.kind, "url": f"/v1/examples/{i}.png"} for i, one in found])
+
+    of_png = schema.content("image/png", schema.BINARY, "A PNG.")
+
+    @app.get("/v1/examples/{place}.png", summary="One of them", **schema.named("place", "0", "example", of_png))
+    async def example(request: Request) -> Response:
+        place, found = request.path_params["place"], await service.examples()
+        if not (place.isdecimal() and len(place) < 4 and int(place) < len(found)):
+            raise Refused(404, "there is no such example: see /v1/examples")
+        return Response(found[int(place)].png, media_type="image/png")
+
+
+def add_others(app: FastAPI, service: Service) -> None:
+    status = {"type": "object", "properties": {"status": {"type": "string"}}}
+
+    @app.get("/healthz", summary="Whether it serves", responses=schema.healthy(status, "It serves."))
+    async def healthz(request: Request) -> Response:
+        return answer({"status": "draining"}, 503) if service.draining else answer({"status": "ok"})
+
+    of_text = schema.content("text/plain", {"type": "string"}, "Prometheus text.")
+
+    @app.get("/metrics", summary="For Prometheus", responses=of_text)
+    async def metrics(request: Request) -> Response:
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        return answer(app.openapi())
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return Response(schema.page(app.openapi()), media_type="text/html")
+
+
+def page() -> list[Route]:
+    """The files of the page at their addresses. They are read once: a request never reaches the disk."""
+    found = {
+        file.name: Response(file.read_bytes(), media_type=KINDS[kind])
+        for file in (files("prood.serve") / "page").iterdir()
+        if (kind := file.name.rpartition(".")[2]) in KINDS
+    }
+    found[""] = found["index.html"]
+    return [Route(f"/{name}", content, methods=["GET"]) for name, content in found.items()]

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood.serve.answer import busy
+from prood.serve.options import Options
 
 Arrays = dict[str, NDArray[Any]]
-Work = Callable[[Tensor, Tensor | None], Arrays]
-"""(rows, a number for each row) → arrays with an entry for each row."""
+Work = Callable[[Tensor, Tensor], Arrays]
+"""(rows, a number for each row, 0 where a lane needs none) → arrays with an entry for each row."""
 
 
 class Turns:
@@ -53,7 +55,7 @@ class Turns:
 @dataclass(eq=False)
 class _Job:
     rows: Tensor
-    numbers: Tensor | None
+    numbers: Tensor
     since: float
     answer: asyncio.Future[Arrays]
 
@@ -62,17 +64,10 @@ class Batcher:
     """`await run(lane, rows)` on the event loop; the rows are computed, perhaps with others', on the model's thread."""
 
     def __init__(
-        self,
-        lanes: Mapping[str, Work],
-        *,
-        batch: int,
-        wait_ms: float,
-        queue: int,
-        turns: Turns,
-        watch: Callable[[str, int], None] = lambda lane, rows: None,
+        self, lanes: Mapping[str, Work], options: Options, turns: Turns, watch: Callable[[str, int], None]
     ) -> None:
-        self._lanes, self._batch, self._wait, self._limit = dict(lanes), batch, wait_ms / 1000, queue
-        self._turns, self._watch = turns, watch
+        self._lanes, self._turns, self._watch = lanes, turns, watch
+        self._batch, self._wait, self._limit = options.batch, options.wait_ms / 1000, options.queue
         self._queues: dict[str, deque[_Job]] = {name: deque() for name in lanes}
         self._rows = dict.fromkeys(lanes, 0)
         self._changed = threading.Condition()
@@ -87,16 +82,18 @@ class Batcher:
     async def run(self, lane: str, rows: Tensor, numbers: Tensor | None = None) -> Arrays:
         """The lane's arrays for these rows; refused where too many wait already. Long ones are cut into parts."""
         loop, now = asyncio.get_running_loop(), time.monotonic()
-        parts = torch.split(rows, self._batch)
-        shares = [None] * len(parts) if numbers is None else torch.split(numbers, self._batch)
-        jobs = [_Job(part, share, now, loop.create_future()) for part, share in zip(parts, shares, strict=True)]
+        given = (rows, torch.zeros(len(rows)) if numbers is None else numbers)
+        parts = zip(*(torch.split(one, self._batch) for one in given), strict=True)
+        jobs = [_Job(part, share, now, loop.create_future()) for part, share in parts]
         with self._changed:
             if self._closed:
                 raise busy("the service is shutting down")
             waiting = self.waiting
             if waiting and waiting + len(rows) > self._limit:
                 raise busy("too many requests are waiting")
-            self._start()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="prood-model", daemon=True)
+                self._thread.start()
             self._queues[lane].extend(jobs)
             self._rows[lane] += len(rows)
             # Waking the thread for every request would cost more than the request.
@@ -115,36 +112,27 @@ class Batcher:
         if self._thread is not None:
             self._thread.join()
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="prood-model", daemon=True)
-            self._thread.start()
-
     def _work(self) -> None:
-        last = ""
-        while True:
-            taken = self._take(last)
-            if taken is None:
-                return
-            last, jobs = taken
+        while (taken := self._take()) is not None:
+            lane, jobs = taken
             with self._turns:
-                answers = self._compute(last, jobs)
-            self._watch(last, sum(len(job.rows) for job in jobs))
+                answers = self._compute(lane, jobs)
+            self._watch(lane, sum(len(job.rows) for job in jobs))
             try:
                 jobs[0].answer.get_loop().call_soon_threadsafe(_deliver, jobs, answers)
             except RuntimeError:  # the loop is closed: nobody is there to be told
                 return
 
-    def _take(self, last: str) -> tuple[str, list[_Job]] | None:
+    def _take(self) -> tuple[str, list[_Job]] | None:
         """Wait for work; the jobs of the next pass, or None at the end."""
         with self._changed:
-            while (lane := self._next_lane(last)) is None:
+            while (lane := next((name for name, queue in self._queues.items() if queue), None)) is None:
                 if self._closed:
                     return None
                 self._idle = True
                 self._changed.wait()
             self._idle = False
-            queue = self._queues[lane]
+            queue = self._queues[lane] = self._queues.pop(lane)  # behind the others, which are served before it again
             until = queue[0].since + self._wait
             while self._rows[lane] < self._batch and not self._closed and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
@@ -156,26 +144,15 @@ class Batcher:
             self._rows[lane] -= rows
             return lane, jobs
 
-    def _next_lane(self, last: str) -> str | None:
-        """The first lane with work, looked for behind the one that was served last."""
-        names = list(self._queues)
-        start = names.index(last) + 1 if last in names else 0
-        return next((name for name in names[start:] + names[:start] if self._queues[name]), None)
-
     def _compute(self, lane: str, jobs: list[_Job]) -> list[Arrays | Exception]:
         """One answer for each job. Where a pass fails, each is tried alone: nobody fails because of a neighbour."""
-        numbers = [job.numbers for job in jobs if job.numbers is not None]
         try:
-            arrays = self._lanes[lane](torch.cat([job.rows for job in jobs]), torch.cat(numbers) if numbers else None)
+            arrays = self._lanes[lane](torch.cat([job.rows for job in jobs]), torch.cat([job.numbers for job in jobs]))
         except Exception as error:
             return [error] if len(jobs) == 1 else [answer for job in jobs for answer in self._compute(lane, [job])]
-        answers: list[Arrays | Exception] = []
-        start = 0
-        for job in jobs:
-            end = start + len(job.rows)
-            answers.append({key: values[start:end] for key, values in arrays.items()})
-            start = end
-        return answers
+        ends = accumulate(len(job.rows) for job in jobs)
+        parts = [slice(end - len(job.rows), end) for job, end in zip(jobs, ends, strict=True)]
+        return [{key: values[part] for key, values in arrays.items()} for part in parts]
 
 
 def _deliver(jobs: list[_Job], answers: list[Arrays | Exception]) -> None:

@@ -2,22 +2,23 @@
 
 import asyncio
 import base64
-import binascii
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from prood.serve.answer import Refused, bad
-from prood.serve.multipart import parts
 from prood.serve.options import Options
 from prood.serve.pictures import FORMATS
 
+T = TypeVar("T")
+
 TYPES = (*FORMATS, "multipart/form-data", "application/json")
 INLINE = 64 * 1024
-"""A longer body is taken apart in a thread: it would hold up the others."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Asked:
     """Picture files (bytes) and nested lists of pixels, in order, and the options as they came."""
 
     images: list[bytes | list[Any]]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any]
 
 
 async def asked(request: Request, options: Options, allowed: tuple[str, ...]) -> Asked:
@@ -37,9 +38,12 @@ async def asked(request: Request, options: Options, allowed: tuple[str, ...]) ->
     body = await read(request, options)
     if not body:
         raise bad("the body is empty: send a picture, or JSON with images")
-    if len(body) <= INLINE:
-        return _parse(kind, request.headers["content-type"], body, query, allowed, options)
-    return await asyncio.to_thread(_parse, kind, request.headers["content-type"], body, query, allowed, options)
+    if kind == "application/json":
+        return await parsed(body, lambda body: _from_json(parsed_json(body), query, allowed, options))
+    if kind == "multipart/form-data":
+        header = request.headers["content-type"]
+        return Asked(await parsed(body, lambda body: _from_form(header, body, options.images)), query)
+    return Asked([body], query)
 
 
 def content_type(request: Request) -> str:
@@ -49,9 +53,10 @@ def content_type(request: Request) -> str:
 
 async def read(request: Request, options: Options) -> bytes:
     """The whole body, however it is sent; more than the limit is never kept."""
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said[:20]) > options.body_bytes:
-        raise _too_large(options)
+    most, said = options.body_bytes, request.headers.get("content-length", "")
+    too_large = Refused(413, f"the body has more than {most} bytes: send less, or a smaller picture")
+    if said.isdecimal() and int(said[:20]) > most:
+        raise too_large
     body, more = bytearray(), True
     try:
         async with asyncio.timeout(options.body_s):
@@ -61,11 +66,16 @@ async def read(request: Request, options: Options) -> bytes:
                     raise bad("the connection was closed before the body was there")
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
-                if len(body) > options.body_bytes:
-                    raise _too_large(options)
+                if len(body) > most:
+                    raise too_large
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {options.body_s:g} seconds: send it faster") from None
     return bytes(body)
+
+
+async def parsed(body: bytes, parse: Callable[[bytes], T]) -> T:
+    """A long body is taken apart in a thread: it would hold up the others."""
+    return parse(body) if len(body) <= INLINE else await asyncio.to_thread(parse, body)
 
 
 def parsed_json(body: bytes) -> dict[str, Any]:
@@ -83,46 +93,8 @@ def parsed_json(body: bytes) -> dict[str, Any]:
     return values
 
 
-def _parse(
-    kind: str, header: str, body: bytes, query: dict[str, str], allowed: tuple[str, ...], options: Options
-) -> Asked:
-    if kind == "application/json":
-        return _from_json(parsed_json(body), query, allowed, options)
-    if kind == "multipart/form-data":
-        files: list[bytes | list[Any]] = list(parts(header, body, options.images))
-        return Asked(files, query)
-    return Asked([body], query)
-
-
-def _from_json(values: dict[str, Any], query: dict[str, str], allowed: tuple[str, ...], options: Options) -> Asked:
-    unknown = sorted(values.keys() - {"images", *allowed})
-    if unknown:
-        raise bad(f"unknown key {_short(unknown[0])}: the JSON may have {', '.join(('images', *allowed))}")
-    twice = sorted(values.keys() & query.keys())
-    if twice:
-        raise bad(f"{twice[0]} stands in the address and in the JSON: give it once")
-    images = values.get("images")
-    if not isinstance(images, list) or not images:
-        raise bad('the JSON has no images: send {"images": ["<base64 of a picture>", ...]}')
-    if len(images) > options.images:
-        raise Refused(413, f"{len(images)} images are too many: {options.images} are allowed in one request")
-    given = {key: values[key] for key in allowed if key in values}
-    return Asked([_image(image, place) for place, image in enumerate(images)], query | given)
-
-
-def _image(image: Any, place: int) -> bytes | list[Any]:
-    if isinstance(image, list):
-        return image
-    if not isinstance(image, str):
-        raise bad(f"image {place} is neither base64 text nor a list of pixels")
-    if image.startswith("data:"):
-        head, comma, image = image.partition(",")
-        if not comma or not head.endswith(";base64"):
-            raise bad(f"image {place} is no data URL in base64: data:image/png;base64,…")
-    try:
-        return base64.b64decode(image.encode("ascii"), validate=True)
-    except (binascii.Error, ValueError):
-        raise bad(f"image {place} is no base64") from None
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _query(request: Request, allowed: tuple[str, ...]) -> dict[str, str]:
@@ -137,13 +109,88 @@ def _query(request: Request, allowed: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+def _from_json(values: dict[str, Any], query: dict[str, str], allowed: tuple[str, ...], options: Options) -> Asked:
+    images = values.pop("images", None)
+    if unknown := sorted(values.keys() - set(allowed)):
+        raise bad(f"unknown key {_short(unknown[0])}: the JSON may have {', '.join(('images', *allowed))}")
+    if twice := sorted(values.keys() & query.keys()):
+        raise bad(f"{twice[0]} stands in the address and in the JSON: give it once")
+    if not isinstance(images, list) or not images:
+        raise bad('the JSON has no images: send {"images": ["<base64 of a picture>", ...]}')
+    if len(images) > options.images:
+        raise Refused(413, f"{len(images)} images are too many: {options.images} are allowed in one request")
+    return Asked([_image(image, place) for place, image in enumerate(images)], query | values)
 
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
-def _too_large(options: Options) -> Refused:
-    return Refused(413, f"the body has more than {options.body_bytes} bytes: send less, or a smaller picture")
+def _image(image: Any, place: int) -> bytes | list[Any]:
+    if isinstance(image, list):
+        return image
+    if not isinstance(image, str):
+        raise bad(f"image {place} is neither base64 text nor a list of pixels")
+    if image.startswith("data:"):
+        head, comma, image = image.partition(",")
+        if not comma or not head.endswith(";base64"):
+            raise bad(f"image {place} is no data URL in base64: data:image/png;base64,…")
+    try:
+        return base64.b64decode(image.encode("ascii"), validate=True)
+    except ValueError:
+        raise bad(f"image {place} is no base64") from None
+
+
+def _from_form(header: str, body: bytes, limit: int) -> list[bytes | list[Any]]:
+    """The contents of all parts named `image` of multipart/form-data, at most `limit`."""
+    boundary = parse_options_header(header)[1].get(b"boundary")
+    if not boundary:
+        raise bad("the form has no boundary: let your HTTP library set its Content-Type")
+    files: list[bytes | list[Any]] = []
+    headers: dict[bytes, bytes] = {}
+    name, value, content, ended = bytearray(), bytearray(), bytearray(), False
+
+    def header_end() -> None:
+        headers[bytes(name.lower())] = bytes(value)
+        name.clear()
+        value.clear()
+
+    def part_end() -> None:
+        _, options = parse_options_header(headers.get(b"content-disposition", b""))
+        if options.get(b"name") != b"image":
+            raise bad("a part of the form has another name than image: send the pictures as image")
+        if len(files) == limit:
+            raise Refused(413, f"the form has more images than the {limit} that are allowed in one request")
+        files.append(bytes(content))
+        headers.clear()
+        content.clear()
+
+    def end() -> None:
+        nonlocal ended
+        ended = True
+
+    try:
+        parser = MultipartParser(
+            boundary,
+            {
+                "on_header_field": _adding_to(name),
+                "on_header_value": _adding_to(value),
+                "on_header_end": header_end,
+                "on_part_data": _adding_to(content),
+                "on_part_end": part_end,
+                "on_end": end,
+            },
+        )
+        parser.write(body)
+        parser.finalize()
+    except (FormParserError, ValueError) as error:
+        raise bad(f"the form is damaged ({str(error)[:80]})") from None
+    if not ended:
+        raise bad("the form is cut short: its last boundary is missing")
+    if not files:
+        raise bad("the form has no image: send the picture as a part named image")
+    return files
+
+
+def _adding_to(buffer: bytearray) -> Callable[[bytes, int, int], None]:
+    return lambda data, start, end: buffer.extend(data[start:end])

@@ -4,14 +4,12 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from prood.serve.answer import Refused, busy, refusal
-from prood.serve.metrics import Metrics
-from prood.serve.options import Options
+from prood.serve.service import Service
 
 OPEN = ("/healthz", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json")
 """Answered without the token, as is the page."""
@@ -33,11 +31,9 @@ HEADERS = [
 class Guard:
     """An ASGI layer around the whole application."""
 
-    def __init__(
-        self, app: ASGIApp, *, options: Options, metrics: Metrics, draining: Callable[[], bool], count: list[int]
-    ) -> None:
-        self.app, self.options, self.metrics, self.draining, self.count = app, options, metrics, draining, count
-        self.rates = Rates(options.rate)
+    def __init__(self, app: ASGIApp, *, service: Service) -> None:
+        self.app, self.service, self.options = app, service, service.options
+        self.rates = Rates(self.options.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,38 +48,36 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
             await send(message)
 
-        self.count[0] += 1
+        self.service.in_flight += 1
         try:
             refused = self._refused(scope)
             await (self.app if refused is None else refusal(refused))(scope, receive, answered)
         finally:
-            self.count[0] -= 1
-            path = _path(scope)
-            self.metrics.requests.add(path, str(status))
-            self.metrics.seconds.observe(path, time.perf_counter() - start)
+            self.service.in_flight -= 1
+            # The route's pattern: what a stranger writes must not become a label.
+            path = str(getattr(scope.get("route"), "path", "other"))
+            self.service.metrics.requests.add(path, str(status))
+            self.service.metrics.seconds.observe(path, time.perf_counter() - start)
 
     def _refused(self, scope: Scope) -> Refused | None:
-        headers, path = Headers(scope=scope), scope["path"]
-        if not self._named(headers):
+        headers, path, hosts = Headers(scope=scope), scope["path"], self.options.hosts
+        # Against DNS rebinding: a page elsewhere may lead its own name here, and its requests carry that name.
+        if hosts is not None and host_name(headers.get("host", "")) not in hosts:
             return Refused(400, "the service is not known by this host name: call it by another, or use --allow-host")
         if path in OPEN:
             return None
         if self.options.rate and not self.rates.allowed((scope.get("client") or ("",))[0]):
-            return Refused(429, "too many requests from your address: wait a second", retry_after=1)
+            return Refused(429, "too many requests from your address: wait a second")
         if not self._trusted(headers, path):
             return Refused(401, "a token is needed: send the header 'Authorization: Bearer TOKEN'")
         if scope["method"] == "POST":
             if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 return Refused(403, "the request comes from a page of another site")
-            if self.draining():
+            if self.service.draining:
                 return busy("the service is shutting down")
-            if self.count[0] > self.options.requests:
+            if self.service.in_flight > self.options.requests:
                 return busy("too many requests are being worked on")
         return None
-
-    def _named(self, headers: Headers) -> bool:
-        """Against DNS rebinding: a page elsewhere may lead its own name here, and its requests carry that name."""
-        return self.options.hosts is None or host_name(headers.get("host", "")) in self.options.hosts
 
     def _trusted(self, headers: Headers, path: str) -> bool:
         if self.options.token is None or not path.startswith(GUARDED):
@@ -98,7 +92,7 @@ class Rates:
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.rate, self.clock = rate, clock
-        self._buckets: OrderedDict[Any, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allowed(self, client: str) -> bool:
         full, now = max(1.0, self.rate * BURST_S), self.clock()
@@ -112,12 +106,5 @@ class Rates:
 
 def host_name(host: str) -> str:
     """`localhost:8000` and `[::1]:8000` without the port, in small letters."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
-
-
-def _path(scope: Scope) -> str:
-    """The route's pattern: what a stranger writes must not become a label."""
-    path = getattr(scope.get("route"), "path", None)
-    return path if isinstance(path, str) else "other"
+    name, _, _ = host[1:].partition("]") if host.startswith("[") else host.partition(":")
+    return name.lower()

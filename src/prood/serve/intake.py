@@ -2,11 +2,11 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from prood.detector.inputs import Shape
@@ -30,26 +30,22 @@ class Intake:
         """All images, float32 (N, C, H, W) in [0, 1]."""
         if one and len(asked.images) != 1:
             raise bad(f"{len(asked.images)} images were sent: send one")
-        found = [
-            opened(image, self.options.pixels, _where(place)) if isinstance(image, bytes) else image
-            for place, image in enumerate(asked.images)
-        ]
-        if sum(map(self._size, found)) <= INLINE:
-            return self._stack(found)
+        found = [self._prepared(image, f"image {place}") for place, image in enumerate(asked.images)]
+
+        def stack() -> Tensor:  # one after the other, so that one picture at a time is there in full
+            return torch.stack([pixels() for _, pixels in found])
+
+        if sum(size for size, _ in found) <= INLINE:
+            return stack()
         async with self._large:
-            return await asyncio.to_thread(self._stack, found)
+            return await asyncio.to_thread(stack)
 
-    def _size(self, image: Image.Image | list[Any]) -> int:
-        return image.width * image.height if isinstance(image, Image.Image) else math.prod(self.shape)
-
-    def _stack(self, images: list[Image.Image | list[Any]]) -> Tensor:
-        # One after the other, so that one picture at a time is there in full.
-        return torch.stack([self._one(image, _where(place)) for place, image in enumerate(images)])
-
-    def _one(self, image: Image.Image | list[Any], where: str) -> Tensor:
-        if isinstance(image, Image.Image):
-            return decoded(image, self.shape, where)
-        return from_lists(image, self.shape, where)
+    def _prepared(self, image: bytes | list[Any], where: str) -> tuple[int, Callable[[], Tensor]]:
+        """How many pixels it has before it is fitted, and what decodes them."""
+        if isinstance(image, list):
+            return math.prod(self.shape), lambda: from_lists(image, self.shape, where)
+        picture = opened(image, self.options.pixels, where)
+        return picture.width * picture.height, lambda: decoded(picture, self.shape, where)
 
 
 def from_lists(values: list[Any], shape: Shape, where: str) -> Tensor:
@@ -79,11 +75,7 @@ def in_range(pixels: Tensor, where: str) -> Tensor:
 
 
 def radii(given: Any, default: float, options: Options) -> list[float]:
-    found = [default] if given is None else numbers(given, "eps", options.radii)
-    for eps in found:
-        if not 0 <= eps <= 1:
-            raise bad(f"eps is a radius between 0 and 1, not {eps:g}")
-    return found
+    return [default] if given is None else numbers(given, "eps", options.radii, 1.0)
 
 
 def switch(given: Any, name: str) -> bool:
@@ -95,11 +87,7 @@ def switch(given: Any, name: str) -> bool:
 
 
 def factors(given: Any, options: Options) -> list[float]:
-    found = [float(2**power) for power in range(11)] if given is None else numbers(given, "factors", options.radii)
-    for factor in found:
-        if not 0 <= factor <= 1e6:
-            raise bad(f"a factor is between 0 and a million, not {factor:g}")
-    return found
+    return [2.0**power for power in range(11)] if given is None else numbers(given, "factors", options.radii, 1e6)
 
 
 def steps(given: Any, options: Options) -> int:
@@ -111,16 +99,16 @@ def steps(given: Any, options: Options) -> int:
     return int(found)
 
 
-def numbers(given: Any, name: str, limit: int) -> list[float]:
-    """One or more finite numbers: 0.01,8/255 as text, or JSON."""
+def numbers(given: Any, name: str, limit: int, highest: float | None = None) -> list[float]:
+    """One or more finite numbers, from 0 to `highest` where that is given: 0.01,8/255 as text, or JSON."""
     words: list[Any] = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
     if not words or len(words) > limit:
         many = f"{limit} numbers at most" if limit > 1 else "one number"
         raise bad(f"{name} is {many}, not {len(words)}")
-    return [_number(word, name) for word in words]
+    return [_number(word, name, highest) for word in words]
 
 
-def _number(word: Any, name: str) -> float:
+def _number(word: Any, name: str, highest: float | None) -> float:
     try:
         if isinstance(word, bool) or not isinstance(word, int | float | str):
             raise TypeError
@@ -131,8 +119,6 @@ def _number(word: Any, name: str) -> float:
     except (TypeError, ValueError, ArithmeticError):
         shown = repr(word) if isinstance(word, str) and len(word) <= 20 else "what was sent"
         raise bad(f"{shown} is no number for {name}: write 0.01 or 8/255") from None
+    if highest is not None and not 0 <= value <= highest:
+        raise bad(f"{name} must lie between 0 and {highest:,.0f}, and {value:g} does not")
     return value
-
-
-def _where(place: int) -> str:
-    return f"image {place}"

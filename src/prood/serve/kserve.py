@@ -3,59 +3,96 @@
 Numbers are FP64: a bound that was rounded to FP32 would be none.
 """
 
-import asyncio
 import math
 from typing import Any
 
 import numpy as np
 import torch
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
 
-from prood.serve import intake
+from prood.serve import intake, schema
 from prood.serve.answer import Refused, answer, bad
-from prood.serve.bodies import INLINE, content_type, parsed_json, read
-from prood.serve.kserve_schema import INFER, METADATA, READY, SERVER
+from prood.serve.bodies import content_type, parsed, parsed_json, read
 from prood.serve.service import Service
 from prood.version import __version__
 
 INPUT = "images"
-OUTPUTS: tuple[str, ...] = ("label", "probabilities", "confidence", "p_in", "accepted")
+OUTPUTS = ("label", "probabilities", "confidence", "p_in", "accepted", "upper_bound")
 TYPES = ("FP32", "UINT8")
+_KINDS = {"label": "INT64", "accepted": "BOOL"}  # the others are FP64
+
+_OBJECT = {"type": "object"}
+_TENSOR = {
+    "type": "object",
+    "required": ["name", "shape", "datatype", "data"],
+    "properties": {
+        "name": {"type": "string", "enum": [INPUT]},
+        "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 4, "maxItems": 4},
+        "datatype": {"type": "string", "enum": [*TYPES]},
+        "data": {"type": "array", "description": "Flat, or nested as the shape says."},
+    },
+}
+_RADIUS = {"type": "number", "minimum": 0, "maximum": 1}
+_RADII = {
+    "anyOf": [
+        _RADIUS,
+        {"type": "array", "items": _RADIUS, "minItems": 1},
+        {"type": "string", "examples": ["0.01,8/255"]},
+    ],
+    "description": "Certify, too. With several radii upper_bound has the shape [N, radii], with one number [N].",
+}
+_NAMED = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+_REQUEST = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "id": {"type": "string"},
+        "parameters": {"type": "object", "properties": {"eps": _RADII}},
+        "inputs": {"type": "array", "items": _TENSOR, "minItems": 1, "maxItems": 1},
+        "outputs": {"type": "array", "items": _NAMED},
+    },
+}
 
 
-def routes(service: Service) -> APIRouter:
-    router = APIRouter(prefix="/v2")
+def add(app: FastAPI, service: Service) -> None:
+    health = schema.healthy(_OBJECT, "Yes.")
+    about = schema.named("name", "prood", "model", _answers(503) | {503: health[503]})
+    inference = schema.named("name", "prood", "model", _answers(403, 408, 413, 415, 503))
+    inference["openapi_extra"]["requestBody"] = {
+        "required": True,
+        "content": {"application/json": {"schema": _REQUEST}},
+    }
 
     def known(request: Request) -> None:
         if request.path_params["name"] != service.about.name:
             raise Refused(404, f"there is no such model: this service has {service.about.name}")
 
-    @router.get("", summary="The server", **SERVER)
+    @app.get("/v2", summary="The server", responses=_answers())
     async def server(request: Request) -> Response:
         return answer({"name": "prood", "version": __version__, "extensions": []})
 
-    @router.get("/health/live", summary="Whether it serves", **READY)
+    @app.get("/v2/health/live", summary="Whether it serves", responses=health)
     async def live(request: Request) -> Response:
         return answer({"live": True})
 
-    @router.get("/health/ready", summary="Whether it takes requests", **READY)
+    @app.get("/v2/health/ready", summary="Whether it takes requests", responses=health)
     async def ready(request: Request) -> Response:
         return answer({"ready": not service.draining}, 503 if service.draining else 200)
 
-    @router.get("/models/{name}", summary="Inputs and outputs", **METADATA)
+    @app.get("/v2/models/{name}", summary="Inputs and outputs", **about)
     async def metadata(request: Request) -> Response:
         known(request)
         return answer(_metadata(service))
 
-    @router.get("/models/{name}/ready", summary="Whether the model takes requests", **METADATA)
+    @app.get("/v2/models/{name}/ready", summary="Whether the model takes requests", **about)
     async def model_ready(request: Request) -> Response:
         known(request)
         return answer({"name": service.about.name, "ready": not service.draining}, 503 if service.draining else 200)
 
-    @router.post("/models/{name}/infer", summary="Predict, and certify with the parameter eps", **INFER)
+    @app.post("/v2/models/{name}/infer", summary="Predict, and certify with the parameter eps", **inference)
     async def infer(request: Request) -> Response:
         known(request)
         if "inference-header-content-length" in request.headers:
@@ -63,11 +100,12 @@ def routes(service: Service) -> APIRouter:
         if content_type(request) not in ("application/json", ""):
             raise Refused(415, "send application/json")
         body = await read(request, service.options)
-        parse = asyncio.to_thread(_parse, body, service) if len(body) > INLINE else None
-        images, values = _parse(body, service) if parse is None else await parse
+        images, values = await parsed(body, lambda body: _parse(body, service))
         return answer(await _infer(service, images, values))
 
-    return router
+
+def _answers(*statuses: int) -> schema.Responses:
+    return schema.content("application/json", _OBJECT, "As the protocol says.", *statuses)
 
 
 def _parse(body: bytes, service: Service) -> tuple[Tensor, dict[str, Any]]:
@@ -75,21 +113,18 @@ def _parse(body: bytes, service: Service) -> tuple[Tensor, dict[str, Any]]:
     inputs = values.get("inputs")
     if not (isinstance(inputs, list) and len(inputs) == 1 and isinstance(inputs[0], dict)):
         raise bad(f"there is one input, named {INPUT}: send it and nothing else")
-    return tensor(inputs[0], service), values
+    return _tensor(inputs[0], service), values
 
 
-def tensor(given: dict[str, Any], service: Service) -> Tensor:
+def _tensor(given: dict[str, Any], service: Service) -> Tensor:
     """The input as float32 (N, C, H, W) in [0, 1]."""
-    shape, kind, flat = given.get("shape"), given.get("datatype"), given.get("data")
+    shape, kind, flat, takes = given.get("shape"), given.get("datatype"), given.get("data"), service.detector.shape
     if given.get("name") != INPUT:
         raise bad(f"there is one input, named {INPUT}")
     if kind not in TYPES:
         raise bad(f"the datatype is one of {', '.join(TYPES)}")
-    wanted = service.detector.shape
-    if not (isinstance(shape, list) and len(shape) == 4 and all(type(n) is int for n in shape)):
-        raise bad(f"the shape is [N, {', '.join(map(str, wanted))}]")
-    if tuple(shape[1:]) != wanted or shape[0] < 1:
-        raise bad(f"the model takes the shape [N, {', '.join(map(str, wanted))}], and N is 1 or more")
+    if not isinstance(shape, list) or [*map(type, shape)] != [int] * 4 or tuple(shape[1:]) != takes or shape[0] < 1:
+        raise bad(f"the shape is [N, {', '.join(map(str, takes))}], and N is 1 or more")
     if shape[0] > service.options.images:
         raise Refused(413, f"{shape[0]} images are too many: {service.options.images} are allowed in one request")
     if not isinstance(flat, list):
@@ -112,21 +147,18 @@ async def _infer(service: Service, images: Tensor, values: dict[str, Any]) -> di
     parameters = values.get("parameters", {})
     if not isinstance(parameters, dict):
         raise bad("parameters is an object")
-    wanted = _wanted(values.get("outputs"))
-    given = parameters.get("eps")
+    wanted, given = _wanted(values.get("outputs")), parameters.get("eps")
     eps = None if given is None else intake.radii(given, service.eps, service.options)
     found = await service.predicted(images)
-    arrays = {name: found[name] for name in OUTPUTS if name in found}
     if eps is not None:
         bounds = await service.bounds(images, eps)
-        arrays["upper_bound"] = bounds if isinstance(given, list) or len(eps) > 1 else bounds[:, 0]
+        found["upper_bound"] = bounds if isinstance(given, list) or len(eps) > 1 else bounds[:, 0]
+    arrays = {name: found[name] for name in OUTPUTS if name in found}
     if wanted is not None and (unknown := [name for name in wanted if name not in arrays]):
         raise bad(f"there is no output {str(unknown[0])[:40]!r} here: there are {', '.join(arrays)}")
     outputs = [_output(name, arrays[name]) for name in (arrays if wanted is None else wanted)]
     answered = {"model_name": service.about.name, "outputs": outputs}
-    if isinstance(identity := values.get("id"), str):
-        answered["id"] = identity
-    return answered
+    return answered | ({"id": values["id"]} if isinstance(values.get("id"), str) else {})
 
 
 def _wanted(outputs: Any) -> list[str] | None:
@@ -140,21 +172,21 @@ def _wanted(outputs: Any) -> list[str] | None:
 
 
 def _output(name: str, array: np.ndarray) -> dict[str, Any]:
-    kind = {"b": "BOOL", "i": "INT64"}.get(array.dtype.kind, "FP64")
+    kind = _KINDS.get(name, "FP64")
     return {"name": name, "shape": list(array.shape), "datatype": kind, "data": array.reshape(-1).tolist()}
 
 
 def _metadata(service: Service) -> dict[str, Any]:
-    count = service.detector.count
-    outputs = [("label", "INT64", [-1]), ("probabilities", "FP64", [-1, count]), ("confidence", "FP64", [-1])]
-    outputs += [("p_in", "FP64", [-1])]
-    if service.detector.threshold is not None:
-        outputs.append(("accepted", "BOOL", [-1]))
-    outputs.append(("upper_bound", "FP64", [-1]))
+    detector = service.detector
+    shapes = {"probabilities": [-1, detector.count]}
     return {
         "name": service.about.name,
         "versions": ["1"],
         "platform": "prood",
-        "inputs": [{"name": INPUT, "datatype": "FP32", "shape": [-1, *service.detector.shape]}],
-        "outputs": [{"name": name, "datatype": kind, "shape": shape} for name, kind, shape in outputs],
+        "inputs": [{"name": INPUT, "datatype": "FP32", "shape": [-1, *detector.shape]}],
+        "outputs": [
+            {"name": name, "datatype": _KINDS.get(name, "FP64"), "shape": shapes.get(name, [-1])}
+            for name in OUTPUTS
+            if name != "accepted" or detector.threshold is not None
+        ],
     }

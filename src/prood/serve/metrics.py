@@ -2,7 +2,9 @@
 
 import threading
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 
 Labels = tuple[str, ...]
 
@@ -15,33 +17,19 @@ class Counter:
 
     kind = "counter"
 
-    def __init__(self, name: str, text: str, labels: Labels = ()) -> None:
+    def __init__(self, name: str, text: str, labels: Labels) -> None:
         self.name, self.text, self.labels = name, text, labels
-        self._values: dict[Labels, float] = {} if labels else {(): 0.0}
+        self._values: defaultdict[Labels, float] = defaultdict(float)
         self._lock = threading.Lock()
 
     def add(self, *values: str, count: float = 1) -> None:
         with self._lock:
-            self._values[values] = self._values.get(values, 0.0) + count
+            self._values[values] += count
 
     def lines(self) -> list[str]:
         with self._lock:
-            return [
-                f"{self.name}{_braces(self.labels, key)} {_number(value)}"
-                for key, value in sorted(self._values.items())
-            ]
-
-
-class Gauge:
-    """A number that is looked up when somebody asks."""
-
-    kind = "gauge"
-
-    def __init__(self, name: str, text: str, read: Callable[[], float]) -> None:
-        self.name, self.text, self._read = name, text, read
-
-    def lines(self) -> list[str]:
-        return [f"{self.name} {_number(self._read())}"]
+            values = sorted(self._values.items())
+        return [f"{self.name}{_braces(self.labels, key)} {_number(value)}" for key, value in values]
 
 
 class Histogram:
@@ -51,45 +39,43 @@ class Histogram:
 
     def __init__(self, name: str, text: str, label: str, edges: tuple[float, ...]) -> None:
         self.name, self.text, self.label, self.edges = name, text, label, edges
-        self._counts: dict[str, list[int]] = {}
-        self._sums: dict[str, float] = {}
+        self._counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(edges) + 1))
+        self._sums: defaultdict[str, float] = defaultdict(float)
         self._lock = threading.Lock()
 
     def observe(self, key: str, value: float) -> None:
         with self._lock:
-            counts = self._counts.setdefault(key, [0] * (len(self.edges) + 1))
-            counts[bisect_left(self.edges, value)] += 1
-            self._sums[key] = self._sums.get(key, 0.0) + value
+            self._counts[key][bisect_left(self.edges, value)] += 1
+            self._sums[key] += value
 
     def lines(self) -> list[str]:
-        lines = []
+        lines, edges = [], (*map("{:g}".format, self.edges), "+Inf")
         with self._lock:
             for key, counts in sorted(self._counts.items()):
-                total = 0
-                for edge, count in zip((*map("{:g}".format, self.edges), "+Inf"), counts, strict=True):
-                    total += count
+                totals = list(accumulate(counts))
+                for edge, total in zip(edges, totals, strict=True):
                     lines.append(f"{self.name}_bucket{_braces((self.label, 'le'), (key, edge))} {total}")
                 own = _braces((self.label,), (key,))
-                lines += [f"{self.name}_sum{own} {_number(self._sums[key])}", f"{self.name}_count{own} {total}"]
+                lines += [f"{self.name}_sum{own} {_number(self._sums[key])}", f"{self.name}_count{own} {totals[-1]}"]
         return lines
 
 
 class Metrics:
-    """Everything that /metrics shows."""
+    """Everything that /metrics shows. A gauge, by its name, is a text and a number that is looked up when asked for."""
 
     def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
         self.requests = Counter("prood_requests_total", "Requests answered.", ("path", "status"))
         self.seconds = Histogram("prood_request_seconds", "Time from request to answer.", "path", SECONDS)
         self.rows = Histogram("prood_batch_rows", "Images or balls of a forward pass.", "work", ROWS)
         self.images = Counter("prood_images_total", "Images predicted, by what became of them.", ("verdict",))
-        self.gauges = [Gauge(name, text, read) for name, (text, read) in gauges.items()]
+        self.gauges = gauges
 
     def text(self) -> str:
-        lines = []
-        counted: list[Counter | Gauge | Histogram] = [self.requests, self.seconds, self.rows, self.images]
-        for one in counted + list(self.gauges):
-            lines += [f"# HELP {one.name} {one.text}", f"# TYPE {one.name} {one.kind}", *one.lines()]
-        return "\n".join(lines) + "\n"
+        counted: list[Counter | Histogram] = [self.requests, self.seconds, self.rows, self.images]
+        shown = [(one.name, one.text, one.kind, one.lines()) for one in counted]
+        shown += [(name, text, "gauge", [f"{name} {_number(read())}"]) for name, (text, read) in self.gauges.items()]
+        blocks = [(f"# HELP {name} {text}", f"# TYPE {name} {kind}", *lines) for name, text, kind, lines in shown]
+        return "\n".join(line for block in blocks for line in block) + "\n"
 
 
 def _number(value: float) -> str:
@@ -99,7 +85,7 @@ def _number(value: float) -> str:
 
 def _braces(names: Labels, values: Labels) -> str:
     pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
-    return f"{{{pairs}}}" if pairs else ""
+    return f"{{{pairs}}}"
 
 
 def _escaped(value: str) -> str:

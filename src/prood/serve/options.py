@@ -1,14 +1,9 @@
 """What a service is told: limits, batching, who may ask; and what it knows of its model beside the weights."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from prood.errors import BadValue
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_COUNTS = ("batch", "queue", "body_bytes", "pixels", "images", "radii", "attack_steps", "attacks", "requests")
-RADIUS = 0.01
-"""The radius that a certificate is for where neither the request nor the model's file names one."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,12 @@ class Options:
     hosts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            if getattr(self, name) < 1:
-                raise BadValue(f"{name} is at least 1, not {getattr(self, name)}")
-        for name in ("wait_ms", "rate", "header_s", "body_s", "drain_s"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise BadValue(f"{name} is a finite number and not negative, not {value}")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.type is int and value < 1:
+                raise BadValue(f"{one.name} is at least 1, not {value}")
+            if one.type is float and not (math.isfinite(value) and value >= 0):
+                raise BadValue(f"{one.name} is a finite number and not negative, not {value}")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
             raise BadValue("a token is one line of printable ASCII characters, and not empty")
 

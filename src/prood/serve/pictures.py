@@ -1,15 +1,25 @@
-"""Pictures from strangers: what the header says is checked before anything is decoded."""
+"""Pictures: from strangers, where what the header says is checked before anything is decoded; and for the page to try.
 
+The latter are some of the model's own image set, if that is on this machine, and some that are none of it.
+"""
+
+import base64
 import re
 import struct
+from dataclasses import dataclass
 from io import BytesIO
+from typing import Literal
 
+import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from prood import data
+from prood.data import ImageSet
 from prood.data.formats.pictures import fit, has_frames, plain
 from prood.detector.inputs import Shape
+from prood.errors import ProodError, first_line
 from prood.serve.answer import Refused, bad
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/gif": "GIF"}
@@ -20,6 +30,8 @@ SEGMENTS = 10_000
 KNOWN = "PNG, JPEG, WebP, BMP or GIF"
 _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 """Those of a JPEG with a length behind them, and the end. libjpeg walks over all others as over the pixels' bits."""
+INSIDE = 4
+OUTSIDE = ("photographs:test", "materials", "text", "faces", "left-out", "smooth", "uniform")
 
 
 def opened(file: bytes, limit: int, where: str) -> Image.Image:
@@ -33,11 +45,14 @@ def opened(file: bytes, limit: int, where: str) -> Image.Image:
         raise bad(f"{where} is no picture that can be read: send {KNOWN}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise Refused(413, f"{where} has too many pixels: {limit} are allowed") from None
-    # A damaged header fails in a dozen ways, each format in its own.
-    except Exception as error:
-        raise bad(f"{where} cannot be read ({_reason(error)}): send a whole {KNOWN}") from None
+    except Exception as error:  # a damaged header fails in a dozen ways, each format in its own
+        raise _unreadable(error, where) from None
     _check_size(image.size, limit, where)
-    if _animated(image, where):
+    try:
+        animated = has_frames(image)
+    except Exception as error:
+        raise _unreadable(error, where) from None
+    if animated:
         raise bad(f"{where} is an animation: send one frame of it")
     return image
 
@@ -46,12 +61,11 @@ def decoded(image: Image.Image, shape: Shape, where: str) -> Tensor:
     """Float32 (C, H, W) in [0, 1], fitted to the model's size as everywhere in Prood."""
     try:
         image.load()
-        pixels = fit(plain(image), shape)
+        return fit(plain(image), shape).to(torch.float32) / 255
     except Exception as error:
-        raise bad(f"{where} cannot be read ({_reason(error)}): send a whole {KNOWN}") from None
+        raise _unreadable(error, where) from None
     finally:
         image.close()
-    return pixels.to(torch.float32) / 255
 
 
 def overlong_jpeg(file: bytes) -> bool:
@@ -88,14 +102,68 @@ def _check_size(size: tuple[int, int] | None, limit: int, where: str) -> None:
         raise Refused(413, f"{where} has {size[0]}×{size[1]} pixels: {limit} are allowed, make it smaller")
 
 
-def _animated(image: Image.Image, where: str) -> bool:
-    try:
-        return has_frames(image)
-    except Exception as error:
-        raise bad(f"{where} cannot be read ({_reason(error)}): send a whole {KNOWN}") from None
-
-
-def _reason(error: Exception) -> str:
+def _unreadable(error: Exception, where: str) -> Refused:
     """One short line; never an address in memory or a path."""
-    line = (str(error).splitlines() or [""])[0]
-    return line[:80] if line and "object at" not in line and "/" not in line else type(error).__name__
+    line = first_line(error)
+    reason = line[:80] if line and "object at" not in line and "/" not in line else type(error).__name__
+    return bad(f"{where} cannot be read ({reason}): send a whole {KNOWN}")
+
+
+@dataclass(frozen=True)
+class Example:
+    name: str
+    kind: Literal["in", "out"]
+    png: bytes
+
+
+def examples(shape: Shape, inside: str | None) -> list[Example]:
+    """Examples of this shape; `inside` names the model's in-distribution."""
+    if shape[0] not in (1, 3):
+        return []
+    trained = inside or ""
+    found = [Example(name, "in", png(image)) for name, image in _inside(trained, shape)]
+    for name in OUTSIDE:
+        if name == "left-out" and not trained.startswith("digits"):
+            continue
+        images = _first(name, 1, shape)
+        if images is not None and images.shape == shape:
+            found.append(Example(name.partition(":")[0], "out", png(images.images[0])))
+    return found
+
+
+def _inside(trained: str, shape: Shape) -> list[tuple[str, Tensor]]:
+    """The first test images. Only sets by name: a model's file may name no path on this machine."""
+    name = trained.removesuffix(":train")
+    try:
+        if name == trained or "PATH" in data.find(f"{name}:test").splits:
+            return []
+    except ProodError:
+        return []
+    images = _first(f"{name}:test", INSIDE)
+    if images is None or images.shape != shape:
+        return []
+    labels = range(INSIDE) if images.labels is None else images.labels.tolist()
+    names = [images.classes[label] if images.classes else str(label) for label in labels]
+    return list(zip(names, images.images, strict=False))
+
+
+def _first(name: str, count: int, shape: Shape | None = None) -> ImageSet | None:
+    try:
+        return data.open_set(name, shape=shape, count=count, seed=1).subset(count, seed=1).load()
+    except ProodError:  # not installed, or not on this machine
+        return None
+
+
+def png(pixels: Tensor) -> bytes:
+    """A PNG of bytes (C, H, W), or of numbers in [0, 1], rounded."""
+    if pixels.is_floating_point():
+        pixels = (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
+    array = pixels.cpu().numpy()
+    image = Image.fromarray(array[0] if len(array) == 1 else np.ascontiguousarray(array.transpose(1, 2, 0)))
+    file = BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def data_url(pixels: Tensor) -> str:
+    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode("ascii")

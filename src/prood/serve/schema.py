@@ -1,5 +1,7 @@
-"""What /openapi.json says of requests and answers. The models describe; they are not what makes the answers."""
+"""What /openapi.json says of requests and answers, and /docs. The models describe; they do not make the answers."""
 
+from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -7,6 +9,9 @@ from pydantic import BaseModel, Field
 from prood.serve.options import Options
 from prood.serve.pictures import FORMATS
 
+Responses = dict[int | str, dict[str, Any]]
+
+BINARY = {"type": "string", "format": "binary"}
 _REFUSALS = {
     400: "The request cannot be understood: a damaged picture, wrong JSON, a value out of range.",
     401: "The bearer token is missing or wrong.",
@@ -107,90 +112,132 @@ class Example(BaseModel):
     url: str
 
 
-def _described(options: Options) -> dict[str, tuple[str, dict[str, Any], str, str]]:
-    """What a request may give: its name, its type in JSON, an example for the address, and what it is."""
+def _described(options: Options, one: bool) -> dict[str, tuple[dict[str, Any], str, str]]:
+    """What a request may give: its type in JSON, an example for the address, and what it is."""
     radius = {"type": "number", "minimum": 0, "maximum": 1}
     factor = {"type": "number", "minimum": 0, "maximum": 1e6}
     several = {"type": "array", "minItems": 1, "maxItems": options.radii}
     radii = {"anyOf": [radius, several | {"items": radius}]}
     steps = {"type": "integer", "minimum": 1, "maximum": options.attack_steps}
+    alpha = "The image becomes 0.5 + α(x − 0.5), for each α; separated by commas."
+    many = (radii, "0.01,8/255", "Radii, separated by commas; in JSON a number or a list.")
     return {
-        "eps": ("eps", radii, "0.01,8/255", "Radii, separated by commas; in JSON a number or a list."),
-        "one eps": ("eps", radius, "0.01", "The radius."),
-        "radius": ("radius", {"type": "boolean"}, "false", "false: leave the search for the certified radius out."),
-        "steps": ("steps", steps, str(min(50, options.attack_steps)), "Steps of the search."),
-        "factors": (
-            "factors",
-            several | {"items": factor},
-            "1,2,4,8",
-            "The image becomes 0.5 + α(x − 0.5), for each α; separated by commas.",
-        ),
+        "eps": (radius, "0.01", "The radius.") if one else many,
+        "radius": ({"type": "boolean"}, "false", "false: leave the search for the certified radius out."),
+        "steps": (steps, str(min(50, options.attack_steps)), "Steps of the search."),
+        "factors": (several | {"items": factor}, "1,2,4,8", alpha),
     }
 
 
-def post(model: type[BaseModel], options: Options, *names: str, one: bool = False) -> dict[str, Any]:
-    """Arguments of a route that takes images and the options of these names."""
-    described = _described(options)
-    given = [described[name] for name in names]
+def post(options: Options, summary: str, model: type[BaseModel], *names: str, one: bool = False) -> dict[str, Any]:
+    """Arguments of a route that takes images, or one, and the options of these names."""
+    described = _described(options, one)
     parameters = [
-        {
-            "name": name,
-            "in": "query",
-            "required": False,
-            "schema": {"type": "string"},
-            "example": example,
-            "description": text,
-        }
-        for name, _, example, text in given
+        _parameter(name, "query", example) | {"required": False, "description": text}
+        for name, (_, example, text) in described.items()
+        if name in names
     ]
-    content = _content({name: kind for name, kind, *_ in given}, 1 if one else options.images)
-    extra = {"parameters": parameters, "requestBody": {"required": True, "content": content}}
-    return {"responses": responses(model, 403, 408, 413, 415, 503), "openapi_extra": extra}
+    bodies = _bodies({name: described[name][0] for name in names}, 1 if one else options.images)
+    extra = {"parameters": parameters, "requestBody": {"required": True, "content": bodies}}
+    return {"summary": summary, "responses": responses(model, 403, 408, 413, 415, 503), "openapi_extra": extra}
 
 
-def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
+def _parameter(name: str, place: str, example: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": True, "schema": {"type": "string"}, "example": example}
+
+
+def responses(model: Any, *statuses: int) -> Responses:
     """The answer's model, and every refusal that the route may give."""
-    found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
+    found: Responses = {200: {"model": model}}
     return found | {
         status: {"model": Error, "description": _REFUSALS[status]} for status in sorted({400, 401, 429, *statuses})
     }
 
 
-def png() -> dict[str, Any]:
-    found = responses(Error)
-    found[200] = {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}, "description": "A PNG."}
-    found[404] = {"model": Error, "description": "There is no such example."}
-    parameter = {"name": "place", "in": "path", "required": True, "schema": {"type": "string"}, "example": "0"}
-    return {"responses": found, "openapi_extra": {"parameters": [parameter]}}
+def content(kind: str, schema: dict[str, Any], text: str, *statuses: int) -> Responses:
+    """The same of an answer that no model describes."""
+    return responses(Error, *statuses) | {200: {"content": {kind: {"schema": schema}}, "description": text}}
 
 
-def text() -> dict[str, Any]:
-    found = responses(Error)
-    found[200] = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."}
-    return {"responses": found}
+def named(name: str, example: str, missing: str, found: Responses) -> dict[str, Any]:
+    """Arguments of a route with this name in its path; `missing` says what there is none of."""
+    found = found | {404: {"model": Error, "description": f"There is no such {missing}."}}
+    return {"responses": found, "openapi_extra": {"parameters": [_parameter(name, "path", example)]}}
 
 
-def healthy() -> dict[int | str, dict[str, Any]]:
-    shape = {"application/json": {"schema": {"type": "object", "properties": {"status": {"type": "string"}}}}}
-    refused = {"model": Error, "description": "Called by a host name that is not allowed."}
+def healthy(schema: dict[str, Any], yes: str) -> Responses:
+    shape = {"application/json": {"schema": schema}}
     return {
-        200: {"content": shape, "description": "It serves."},
+        200: {"content": shape, "description": yes},
+        400: {"model": Error, "description": "Called by a host name that is not allowed."},
         503: {"content": shape, "description": "It shuts down."},
-        400: refused,
     }
 
 
-def _content(options: dict[str, Any], images: int) -> dict[str, Any]:
-    binary = {"schema": {"type": "string", "format": "binary"}}
+def _bodies(options: dict[str, Any], images: int) -> dict[str, Any]:
     pixels = {"type": "array", "description": "Pixels in [0, 1] of the model's shape: channels × height × width."}
     image = {"anyOf": [{"type": "string", "description": "base64 of a picture, or a data URL."}, pixels]}
     count = {"type": "array", "minItems": 1, "maxItems": images}
     properties = {"images": count | {"items": image}, **options}
     body = {"type": "object", "required": ["images"], "properties": properties, "additionalProperties": False}
-    files = count | {"items": {"type": "string", "format": "binary"}}
+    files = count | {"items": BINARY}
     form = {"type": "object", "required": ["image"], "properties": {"image": files}}
     return {
-        **dict.fromkeys(FORMATS, binary),
+        **{kind: {"schema": BINARY} for kind in FORMATS},
         "multipart/form-data": {"schema": form},
         "application/json": {"schema": body, "example": {"images": [_PIXEL]}},
     }
+
+
+def page(document: dict[str, Any]) -> str:
+    """/docs: the whole document as plain HTML, without a script, and nothing from another server."""
+    info = document["info"]
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>prood: the HTTP interface</title></head>',
+        f"<body><h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>",
+        '<p>The same for programs: <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1). '
+        '<a href="/">The page</a>.</p>',
+    ]
+    for path, operations in document["paths"].items():
+        parts += [_operation(path, method, operation) for method, operation in operations.items()]
+    schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
+    return "\n".join([*parts, "<h2>Answers</h2>", *schemas, "</body></html>"])
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
+    rows = [
+        (f"{one['name']} ({one['in']})", f"{one.get('description', '')} Example: {one['example']}")
+        for one in operation.get("parameters", ())
+    ]
+    if "requestBody" in operation:
+        rows.append(("body", ", ".join(operation["requestBody"]["content"])))
+    for status, response in operation["responses"].items():
+        kinds = [_named(body.get("schema", {})) or kind for kind, body in response.get("content", {}).items()]
+        rows.append((status, f"{response['description']} {' '.join(kinds)}"))
+    head = f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>"
+    return head + _table(rows)
+
+
+def _schema(name: str, schema: dict[str, Any]) -> str:
+    rows = [(key, _kind(value), value.get("description", "")) for key, value in schema["properties"].items()]
+    return f'<h3 id="{escape(name)}">{escape(name)}</h3>' + _table(rows)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in rest)
+        lines.append(f"<tr><th>{escape(first)}</th>{cells}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return _named(schema) or str(schema.get("type", "anything"))
+
+
+def _named(schema: dict[str, Any]) -> str:
+    return str(schema.get("$ref", "")).rpartition("/")[2]

@@ -1,5 +1,9 @@
-"""The process: a socket, uvicorn, and an orderly end."""
+"""The process: a socket, uvicorn, and an orderly end.
 
+uvicorn's HTTP connection gets a time limit where it has none, and needs one system call for an answer.
+"""
+
+import asyncio
 import ipaddress
 import logging
 import os
@@ -8,18 +12,21 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from prood.detector import Detector
 from prood.errors import BadValue, NoAccess
 from prood.models import model_path, read_metadata
 from prood.serve.app import create_app
-from prood.serve.options import LOOPBACK, About, Options
-from prood.serve.protocol import impatient
+from prood.serve.options import About, Options
 from prood.serve.service import Service
 
 TOKEN_VARIABLE = "PROOD_TOKEN"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Server(uvicorn.Server):
@@ -43,26 +50,18 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
     detector.joint()  # a bare discriminator names no class
     place = model_path(run)
     own = place.resolve().parent.name if Path(run).is_dir() else place.stem
-    chosen = own if name is None else name
-    return detector, About(chosen, facts.eps, facts.inside)
+    return detector, About(own if name is None else name, facts.eps, facts.inside)
 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or one line that says why there is none."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise NoAccess(f"cannot listen on {host}: {error.strerror or error}") from None
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(2048)
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # then :: takes IPv4, too
+        return socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except (OSError, OverflowError) as error:
-        bound.close()
-        reason = getattr(error, "strerror", None) or error
-        raise NoAccess(f"cannot listen on {host} port {port} ({reason}): choose another with --port") from None
-    return bound
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]  # which names the address again
+        raise NoAccess(f"cannot listen on {host} port {port} ({reason}): give another --host or --port") from None
 
 
 def is_loopback(host: str) -> bool:
@@ -74,9 +73,8 @@ def is_loopback(host: str) -> bool:
 
 def hosts_for(host: str, more: tuple[str, ...]) -> tuple[str, ...] | None:
     """Names by which the service may be called: on loopback only such, elsewhere any unless some are given."""
-    if is_loopback(host):
-        return tuple({*LOOPBACK, host.lower(), *(one.lower() for one in more)})
-    return tuple(one.lower() for one in more) or None
+    names = tuple(one.lower() for one in more)
+    return tuple({*LOOPBACK, host.lower(), *names}) if is_loopback(host) else names or None
 
 
 def read_token(file: Path | None) -> str | None:
@@ -150,3 +148,76 @@ def make_server(
         timeout_graceful_shutdown=max(1, round(options.drain_s)),
     )
     return Server(config, app.state.service)
+
+
+class Gathered:
+    """A transport that sends what is written in one turn of the loop at once: an answer's head and its body.
+
+    Each system call gives the interpreter's lock away, and under load the model's thread takes its time with it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if data and not self._parts:
+            self._loop.call_soon(self.flush)
+        if data:
+            self._parts.append(data)
+
+    def flush(self) -> None:
+        if self._parts:
+            parts, self._parts = self._parts, []
+            self._transport.write(b"".join(parts))
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def impatient(seconds: float) -> type[H11Protocol]:
+    """A connection that is closed where its client owes bytes for so long: the rest of its headers (also the first
+    ones), or the rest of a body that was refused already. The body of a request in work has its own limit."""
+
+    class Impatient(H11Protocol):
+        _deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(Gathered(transport, self.loop))  # type: ignore[arg-type]
+            self._deadline = self.loop.call_later(seconds, self.transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._look()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._look()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._cancel()
+            super().connection_lost(exc)
+
+        def _look(self) -> None:
+            """Start the clock where bytes are owed; more of them do not set it back."""
+            if not self._owes():
+                self._cancel()
+            elif self._deadline is None:
+                self._deadline = self.loop.call_later(seconds, self.transport.close)
+
+        def _owes(self) -> bool:
+            theirs = self.conn.their_state
+            if theirs is h11.IDLE:
+                return bool(self.conn.trailing_data[0])
+            return theirs is h11.SEND_BODY and self.cycle is not None and bool(self.cycle.response_complete)
+
+        def _cancel(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    return Impatient

@@ -14,13 +14,14 @@ from torch import Tensor
 from prood.detector import Detector
 from prood.errors import ProodError
 from prood.serve.answer import bad, busy
-from prood.serve.attack import Stopped, attack
 from prood.serve.batching import Arrays, Batcher, Turns
-from prood.serve.examples import Example, data_url, draw
 from prood.serve.metrics import Metrics
-from prood.serve.options import RADIUS, About, Options
-from prood.serve.work import METHOD, NORM, lanes
+from prood.serve.options import About, Options
+from prood.serve.pictures import Example, data_url, examples
+from prood.serve.work import HOW, Stopped, attack, lanes
 from prood.version import __version__
+
+_LIMITS = ("body_bytes", "pixels", "images", "radii", "attack_steps")
 
 
 class Service:
@@ -28,32 +29,22 @@ class Service:
 
     def __init__(self, detector: Detector, options: Options, about: About) -> None:
         self.detector, self.options, self.about = detector, options, about
+        # A certificate is for this radius where the request names none.
+        self.eps = 0.01 if about.eps is None else about.eps
         self.draining = False
-        self.in_flight = [0]  # counted by the guard
+        self.in_flight = 0  # counted by the guard
         self.turns = Turns()
         self.metrics = Metrics(
             {
                 "prood_queue_rows": ("Images or balls that wait.", lambda: self.batcher.waiting),
-                "prood_requests_in_flight": ("Requests being worked on.", lambda: self.in_flight[0]),
-                "prood_attacks": ("Attacks that run or wait.", lambda: self._attacks),
+                "prood_requests_in_flight": ("Requests being worked on.", lambda: self.in_flight),
+                "prood_attacks": ("Attacks that run or wait.", lambda: len(self._attacks)),
             }
         )
-        self.batcher = Batcher(
-            lanes(detector),
-            batch=options.batch,
-            wait_ms=options.wait_ms,
-            queue=options.queue,
-            turns=self.turns,
-            watch=lambda lane, rows: self.metrics.rows.observe(lane, rows),
-        )
-        self._attacks = 0
-        self._stops: set[threading.Event] = set()
+        self.batcher = Batcher(lanes(detector), options, self.turns, self.metrics.rows.observe)
+        self._attacks: set[threading.Event] = set()  # each is set to end its attack
         self._attacker = ThreadPoolExecutor(1, "prood-attack")
         self._examples: asyncio.Task[list[Example]] | None = None
-
-    @property
-    def eps(self) -> float:
-        return RADIUS if self.about.eps is None else self.about.eps
 
     def model(self) -> dict[str, Any]:
         """What /v1/model says."""
@@ -70,20 +61,13 @@ class Service:
             "eps": self.eps,
             "ceiling": detector.joint().ceiling(detector.count),
             "floor": 1 / detector.count,
-            "method": METHOD,
-            "limits": {
-                "body_bytes": options.body_bytes,
-                "pixels": options.pixels,
-                "images": options.images,
-                "radii": options.radii,
-                "attack_steps": options.attack_steps,
-            },
+            "method": HOW["method"],
+            "limits": {name: getattr(options, name) for name in _LIMITS},
             "version": __version__,
         }
 
     async def predict(self, images: Tensor) -> list[dict[str, Any]]:
-        found = await self.predicted(images)
-        return [self._answer(found, place, full=True) for place in range(len(images))]
+        return self._answers(await self.predicted(images), "p_value", "probabilities")
 
     async def predicted(self, images: Tensor) -> Arrays:
         found = await self.batcher.run("predict", images)
@@ -105,32 +89,40 @@ class Service:
     async def certify(self, images: Tensor, eps: list[float], *, search: bool = True) -> list[dict[str, Any]]:
         """Bounds, and the certified radius; without the search for it, the largest of these radii that is one."""
         found, bounds, reach = await asyncio.gather(
-            self.predicted(images), self.bounds(images, eps), self._reach(images if search else images[:0])
+            self.predicted(images), self.bounds(images, eps), self._reach(images, search)
         )
-        return [
-            self._certificate(bounds[place], eps, float(reach[place]) if len(reach) else math.nan)
-            | self._answer(found, place, full=False)
-            for place in range(len(images))
-        ]
+        rule = self.detector.rule
+        decided = rule.threshold is not None
+        radii = rule.reach(reach, bounds, eps) if decided else reach
+        found["upper_bound"] = bounds
+        found["rejected"] = rule.rejects(bounds) if decided else np.full(bounds.shape, None)
+        found["radius"] = np.where(np.isnan(radii), np.array(None), radii)
+        return self._answers(found, "upper_bound", "rejected", "radius")
 
-    async def _reach(self, images: Tensor) -> np.ndarray:
-        if self.detector.threshold is None or not len(images):
-            return np.zeros(0)
+    async def _reach(self, images: Tensor, search: bool) -> np.ndarray:
+        if self.detector.threshold is None or not search:
+            return np.full(len(images), math.nan)
         return (await self.batcher.run("radius", images))["radius"]
+
+    def _answers(self, found: Arrays, *more: str) -> list[dict[str, Any]]:
+        """For each image what the arrays say of it, and None where there is no array: without a threshold, say."""
+        lists: dict[str, list[Any]] = {key: values.tolist() for key, values in found.items()}
+        lists["name"] = [self.detector.classes[label] for label in lists["label"]]
+        keys = ("label", "name", "confidence", "p_in", "accepted", *more)
+        columns = [lists.get(key, [None] * len(lists["name"])) for key in keys]
+        return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
     async def attack(self, image: Tensor, eps: float, steps: int, gone: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
         """What an attack of so many steps finds; it ends once `gone` comes, for then nobody waits for it."""
-        if self._attacks >= self.options.attacks:
+        if len(self._attacks) >= self.options.attacks:
             raise busy("other attacks are waiting")
         stop = threading.Event()
-        self._attacks += 1
-        self._stops.add(stop)
+        self._attacks.add(stop)
         left = asyncio.ensure_future(gone())
         left.add_done_callback(lambda _: stop.set())
         try:
-            loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self._attacker, attack, self.detector, image, eps, steps, self.turns, stop)
-            found = await work
+            arguments = (self.detector, image, eps, steps, self.turns, stop)
+            found = await asyncio.get_running_loop().run_in_executor(self._attacker, attack, *arguments)
         except Stopped:
             raise bad("the connection was closed before the attack was done") from None
         except ProodError as error:  # a classifier without gradients, say: no failure of the service
@@ -138,8 +130,7 @@ class Service:
         finally:
             stop.set()  # also where the request is cancelled: nobody waits for it any more
             left.cancel()
-            self._attacks -= 1
-            self._stops.discard(stop)
+            self._attacks.remove(stop)
         rule, best = self.detector.rule, found.confidence[-1]
         return {
             "eps": eps,
@@ -157,50 +148,21 @@ class Service:
         """The scaled images 0.5 + α(x − 0.5), without clipping: far away the confidence goes to 1/K."""
         scale = torch.tensor(factors, dtype=torch.float32).view(-1, 1, 1, 1)
         found = await self.batcher.run("far", 0.5 + scale * (image - 0.5))
-        if not (np.isfinite(found["confidence"]).all() and np.isfinite(found["p_in"]).all()):
+        if not all(np.isfinite(values).all() for values in found.values()):
             raise bad("the network overflows so far away: choose smaller factors")
-        return {
-            "factors": factors,
-            "confidence": found["confidence"].tolist(),
-            "p_in": found["p_in"].tolist(),
-            "floor": 1 / self.detector.count,
-        }
+        said = {key: values.tolist() for key, values in found.items()}
+        return {"factors": factors, **said, "floor": 1 / self.detector.count}
 
     async def examples(self) -> list[Example]:
         """Drawn once, in a thread: reading the image sets takes a second or two."""
         if self._examples is None:
-            work = asyncio.to_thread(draw, self.detector.shape, self.about.inside)
+            work = asyncio.to_thread(examples, self.detector.shape, self.about.inside)
             self._examples = asyncio.ensure_future(work)
         return await asyncio.shield(self._examples)
 
     def close(self) -> None:
         self.draining = True
-        for stop in list(self._stops):  # of attacks that outlasted the time to finish
+        for stop in list(self._attacks):  # of attacks that outlasted the time to finish
             stop.set()
         self._attacker.shutdown()
         self.batcher.close()
-
-    def _certificate(self, bounds: np.ndarray, eps: list[float], reach: float) -> dict[str, Any]:
-        rule = self.detector.rule
-        if rule.threshold is None:
-            return {"upper_bound": bounds.tolist(), "rejected": [None] * len(eps), "radius": None}
-        radius = float(rule.reach(np.array([reach]), bounds[None], eps)[0])
-        known = None if math.isnan(radius) else radius
-        return {"upper_bound": bounds.tolist(), "rejected": rule.rejects(bounds).tolist(), "radius": known}
-
-    def _answer(self, found: Arrays, place: int, *, full: bool) -> dict[str, Any]:
-        label = int(found["label"][place])
-        answer = {
-            "label": label,
-            "name": self.detector.classes[label],
-            "confidence": float(found["confidence"][place]),
-            "p_in": float(found["p_in"][place]),
-            "accepted": bool(found["accepted"][place]) if "accepted" in found else None,
-        }
-        if full:
-            answer["p_value"] = float(found["p_value"][place]) if "p_value" in found else None
-            answer["probabilities"] = found["probabilities"][place].tolist()
-        return answer
-
-
-NAMES = {"method": METHOD, "norm": NORM}

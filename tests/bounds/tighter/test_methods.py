@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from prood.bounds import Box, Budget, NegativeLinear, upper_bound
 from prood.bounds.registry import NoLinearRule
-from prood.bounds.tighter.branching import Limits, SplitTree
+from prood.bounds.tighter.branching import SplitTree
 from prood.bounds.tighter.leaves import Leaf
 from prood.errors import BadValue
 
@@ -117,11 +117,11 @@ def test_branching_does_not_depend_on_the_other_images(quick: Budget, batch: int
 
 
 def test_no_more_splits_than_allowed() -> None:
-    tree = SplitTree(Leaf(0, 1.0, {}, {}, {}, candidate=(0, 0)), target=-1.0, found=-1.0)
+    tree = SplitTree(Leaf(0, 1.0, {}, {}, {}, candidate=(0, 0)), target=-1.0, found=-1.0, limit=21)
     for unit in range(1, 40):
-        if not tree.open(limits := Limits(seconds=1, splits=21, batch=8, steps=0)):
+        if not tree.open:
             break
-        for child in tree.grow(limits):
+        for child in tree.grow(8):
             tree.push(replace(child, candidate=(0, unit)))
     assert tree.splits == 21
     assert len(tree.heap) == 22

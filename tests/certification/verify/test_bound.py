@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from prood.certification.verify.ball import Ball
-from prood.certification.verify.bound import bounds
-from prood.certification.verify.counterexample import highest
+from prood.certification.verify.bound import bounds, highest
 from prood.certification.verify.exact import Undecided
-from prood.certification.verify.intervals import ceiling, enclose, intervals
 from prood.certification.verify.layers import Linear, Network, Normalise, ReLU
 from prood.certification.verify.network import read_model
+from prood.certification.verify.rounding import ceiling, intervals
 from prood.models import load
 
 NORMS = {"linf": 0.1, "l2": 0.5, "l1": 1.5}
@@ -50,7 +49,8 @@ def test_no_order_of_summation_beats_a_bound(make_model, returned, norm, size, s
     lowest = min(bound for _, bound in bounds(network, ball))
     for point in points_of(ball, network, count):
         values = returned(model, point)
-        last = enclose(network, point.astype(np.float64), point.astype(np.float64)).outside
+        exact = point.astype(np.float64)
+        last = intervals(network.layers, (exact, exact))[-1].outside
         assert last[0][0] <= min(values)
         assert max(values) <= min(last[1][0], lowest)
         assert max(values) <= ceiling(network)
@@ -167,8 +167,8 @@ def test_a_ball_in_another_norm_gives_other_bounds_than_its_box(make_model):
     box = min(bound for _, bound in bounds(network, ball))
     for norm in ("l2", "l1"):
         assert min(bound for _, bound in bounds(network, replace(ball, norm=norm))) < box - 0.1
-        inner = intervals(network, *ball.box, ball=replace(ball, norm=norm))[1].outside
-        outer = intervals(network, *ball.box)[1].outside
+        inner = intervals(network.layers, ball.box, replace(ball, norm=norm))[1].outside
+        outer = intervals(network.layers, ball.box)[1].outside
         assert (inner[1] - inner[0] <= outer[1] - outer[0]).all()
         assert (inner[1] - inner[0]).sum() < 0.9 * (outer[1] - outer[0]).sum()
 
@@ -182,7 +182,7 @@ def test_the_first_convolution_stays_in_its_interval(make_model, norm, eps):
     image[0, :3] = np.round(image[0, :3])
     ball = Ball(image, norm, eps)
     normalise, convolution = network.layers[:2]
-    lower, upper = intervals(network, *ball.box, ball=ball)[1].outside
+    lower, upper = intervals(network.layers, ball.box, ball)[1].outside
     rng = np.random.default_rng(0)
     for unit in rng.integers(0, lower.size, 60):
         slope = np.zeros(lower.shape)

@@ -8,8 +8,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from prood.certification.verify.exact import Undecided
-from prood.certification.verify.intervals import enclose
 from prood.certification.verify.network import SIZES, read_model
+from prood.certification.verify.rounding import intervals
 from prood.models import ProoD, load, save, small
 
 
@@ -34,7 +34,7 @@ def test_it_is_the_network_that_is_deployed(make_model, size):
     with torch.no_grad():
         values = model(images).tolist()
     for image, value in zip(images.numpy().astype(np.float64), values, strict=True):
-        lower, upper = enclose(network, image, image).outside
+        lower, upper = intervals(network.layers, (image, image))[-1].outside
         assert lower[0] <= value <= upper[0]
         assert upper[0] - lower[0] < 0.3
 
@@ -52,7 +52,7 @@ def test_adjoints_are_adjoint(make_model):
 def test_a_joint_model_has_a_shift_and_classes(make_model):
     found = read_model(make_model(shift=1.5))
     assert (found.shift, found.classes) == (1.5, 4)
-    assert found.network.last.weight.shape == (1, 64)
+    assert found.network.layers[-1].weight.shape == (1, 64)
     bare = read_model(make_model("bare"))
     assert (bare.shift, bare.classes) == (None, None)
     assert read_model(make_model("bare").parent).sha256 == bare.sha256

@@ -9,7 +9,7 @@ import torch
 from prood.certification import ImageReference, image_sha256
 from prood.certification.verify import Verifier
 from prood.certification.verify.ball import Ball
-from prood.certification.verify.counterexample import highest
+from prood.certification.verify.bound import highest
 from prood.certification.verify.exact import flint
 from prood.certification.verify.network import read_model
 from prood.data import load as load_images

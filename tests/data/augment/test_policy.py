@@ -3,7 +3,7 @@ import torch
 
 from prood.data import Augment, generator
 from prood.data.augment import OPERATIONS, POLICY
-from prood.data.augment.policy import choose
+from prood.data.augment.operations import choose
 
 PAPER = """Invert .1 7; Contrast .2 6 | Rotate .7 2; TranslateX .3 9 | Sharpness .8 1; Sharpness .9 3
 | ShearY .5 8; TranslateY .7 9 | AutoContrast .5 8; Equalize .9 2 | ShearY .2 7; Posterize .3 7

@@ -8,8 +8,7 @@ import torch
 from PIL import Image
 
 from prood.data import StoredSet, load, open_set, read_folder
-from prood.data.formats.folder import Tree, find_pictures, listed
-from prood.data.formats.names import Names
+from prood.data.formats.folder import Names, Tree, find_pictures, listed
 from prood.data.formats.pictures import MIXED, decode, fit
 from prood.errors import Damaged, Mismatch, NotFound, ProodError, Unsupported
 

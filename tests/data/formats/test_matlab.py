@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
 
-from prood.data.formats.matlab import read_mat
+from prood.data.formats.arrays import read_mat
 from prood.errors import ProodError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 5, 3, 2), dtype=np.uint8)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prood.data.formats.names import Names
+from prood.data.formats.folder import Names
 
 TEXTS = st.lists(st.binary().map(os.fsdecode), max_size=8)
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from prood.data import StoredSet, find, names, open_set
 from prood.data.formats.pictures import decode, fit
-from prood.data.public.imagenet import GROUPS, not_rimgnet, rimgnet
+from prood.data.public.known import GROUPS, not_rimgnet, rimgnet
 from prood.errors import Damaged, NotFound
 
 # Not the real ids; like them, they are in no order of their own until sorted.

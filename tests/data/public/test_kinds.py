@@ -7,8 +7,7 @@ import torch
 from PIL import Image
 
 from prood.data.formats.pictures import decode, fit
-from prood.data.public.kinds import aircraft, flowers, textures
-from prood.data.public.known import read_pictures
+from prood.data.public.known import aircraft, flowers, read_pictures, textures
 from prood.errors import Damaged, NotFound, ProodError
 
 

@@ -6,7 +6,7 @@ import torch
 from scipy.io import savemat
 
 from prood.data import find, load
-from prood.data.public.svhn import svhn
+from prood.data.public.labelled import svhn
 from prood.errors import Damaged, NotFound
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)

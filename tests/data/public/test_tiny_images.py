@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from prood.data import StoredSet, find, open_set
-from prood.data.public.tiny_images import read_tiny_images
+from prood.data.public.packed import tiny_images
 from prood.errors import Damaged, NotFound
 
 COUNT, BOUNDARY = 2600, 2400
@@ -31,7 +31,7 @@ def indices(read: StoredSet) -> list[int]:
 
 
 def test_train_is_everything_from_the_boundary_on_but_cifar(folder: Path) -> None:
-    train = read_tiny_images(folder, "train", BOUNDARY)
+    train = tiny_images(folder, "train", boundary=BOUNDARY)
     assert indices(train) == [index for index in range(BOUNDARY, COUNT) if index not in (2401, 2599)]
     assert train.rows is None
     assert train.labels is None
@@ -39,16 +39,16 @@ def test_train_is_everything_from_the_boundary_on_but_cifar(folder: Path) -> Non
 
 
 def test_test_is_a_fixed_choice_before_the_boundary(folder: Path) -> None:
-    first = indices(read_tiny_images(folder, "test", BOUNDARY))
+    first = indices(tiny_images(folder, "test", boundary=BOUNDARY))
     assert len(set(first)) == len(first) == 1000
     assert max(first) < BOUNDARY
     assert first != sorted(first)
-    assert indices(read_tiny_images(folder, "test", BOUNDARY)) == first
+    assert indices(tiny_images(folder, "test", boundary=BOUNDARY)) == first
     # It is the same without a list, and with one only the images in it are replaced.
     (folder / "80mn_cifar_idxs.txt").unlink()
-    assert indices(read_tiny_images(folder, "test", BOUNDARY)) == first
+    assert indices(tiny_images(folder, "test", boundary=BOUNDARY)) == first
     (folder / "more_cifar_idxs.txt").write_text(f"{first[3] + 1}\n{first[500] + 1}")
-    second = indices(read_tiny_images(folder, "test", BOUNDARY))
+    second = indices(tiny_images(folder, "test", boundary=BOUNDARY))
     assert second[:998] == [index for index in first if index not in (first[3], first[500])]
     assert len(set(second)) == 1000
 
@@ -62,13 +62,13 @@ def test_a_short_file_has_a_test_split_only(folder: Path) -> None:
         open_set("tiny-images:train")
     (folder / "80mn_cifar_idxs.txt").write_text("2\n")
     (folder / "tiny_images.bin").write_bytes(IMAGES[:3].tobytes())
-    assert sorted(indices(read_tiny_images(folder, "test"))) == [0, 2]
+    assert sorted(indices(tiny_images(folder, "test"))) == [0, 2]
 
 
 def test_the_list_is_required_to_train(folder: Path) -> None:
     (folder / "80mn_cifar_idxs.txt").rename(folder / "list.txt")
     with pytest.raises(NotFound, match="CIFAR") as caught:
-        read_tiny_images(folder, "train", BOUNDARY)
+        tiny_images(folder, "train", boundary=BOUNDARY)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -76,7 +76,7 @@ def test_the_list_is_required_to_train(folder: Path) -> None:
 def test_opening_reads_no_image(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "memmap", None)
     for split in ("train", "test"):
-        assert len(read_tiny_images(folder, split, BOUNDARY)) > 0
+        assert len(tiny_images(folder, split, boundary=BOUNDARY)) > 0
 
 
 def test_reads_a_file_as_big_as_the_real_one(folder: Path) -> None:
@@ -110,14 +110,14 @@ def test_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_truncated_file_or_a_foreign_list_is_refused(folder: Path) -> None:
     (folder / "80mn_cifar_idxs.txt").write_text("1\n2\nthree\n")
     with pytest.raises(Damaged, match=r"80mn_cifar_idxs\.txt"):
-        read_tiny_images(folder, "train", BOUNDARY)
+        tiny_images(folder, "train", boundary=BOUNDARY)
     (folder / "tiny_images.bin").write_bytes(IMAGES.tobytes()[:-1])
     with pytest.raises(Damaged):
-        read_tiny_images(folder, "test", BOUNDARY)
+        tiny_images(folder, "test", boundary=BOUNDARY)
 
 
 def test_subsets_do_not_hold_all_rows(folder: Path) -> None:
-    train = read_tiny_images(folder, "train", BOUNDARY)
+    train = tiny_images(folder, "train", boundary=BOUNDARY)
     few = train.subset(10, seed=1)
     assert few.rows is not None
     assert torch.equal(few.take([3]), train.take(few.rows[3:4]))

@@ -5,35 +5,31 @@ arithmetic that was asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from prood.bounds.concrete import maximum, start
 from prood.bounds.convolution import own_functions
-from prood.bounds.tighter.chain import Choice, Linear
+from prood.bounds.rounding import per_row
+from prood.bounds.tighter.chain import Choice, Linear, usual
+
+K = TypeVar("K")
 
 RATE = 0.25
 """The first step's length; later ones are shorter, so that the last is a small fraction of it."""
 
-TILT_RATE = 0.1
-"""The same for the slopes of `Joint`, relative to their range."""
-
 
 def initial(linear: Linear, *, middle: bool) -> Choice:
     """The two choices that CROWN-IBP tries: the slopes at the image, or at the middle of the interval."""
-    slopes = {}
-    for number in linear.bends:
-        box = linear.box(number)
-        at = box.middle if middle or not box.anchored else box.points
-        slopes[number] = (at > 0).to(box.radius.dtype)
-    return slopes
+    return {number: usual(linear.box(number), middle=middle) for number in linear.bends}
 
 
-def select(where: Tensor, one: Mapping[int, Tensor], other: Mapping[int, Tensor]) -> Choice:
+def select(where: Tensor, one: Mapping[K, Tensor], other: Mapping[K, Tensor]) -> dict[K, Tensor]:
     """Row by row, `one` where it says so, else `other`."""
-    return {number: torch.where(_rows(where, value), value, other[number]) for number, value in one.items()}
+    return {key: torch.where(per_row(where, value), value, other[key]) for key, value in one.items()}
 
 
 def better_start(linear: Linear) -> Choice:
@@ -42,41 +38,32 @@ def better_start(linear: Linear) -> Choice:
         return select(linear.bound(at_image) <= linear.bound(at_middle), at_image, at_middle)
 
 
-Bounding = Callable[[Choice, Choice], Tensor]
-"""The bound (R,) as a function of the slopes and of what is added to the planes, both by layer."""
-
-
-def optimise(linear: Linear, choice: Choice, steps: int) -> Choice:
-    """The best slopes for each row that descent finds."""
-    return descend(lambda slopes, _: linear.bound(slopes), choice, steps)[0]
-
-
 def descend(
-    bound_of: Bounding,
-    choice: Choice,
+    bound_of: Callable[[dict[K, Tensor], dict[K, Tensor]], Tensor],
+    choice: Mapping[K, Tensor],
     steps: int,
     *,
-    signs: Mapping[int, Tensor] | None = None,
-    extra: Mapping[int, Tensor] | None = None,
+    signs: Mapping[K, Tensor] | None = None,
+    extra: Mapping[K, Tensor] | None = None,
     rate: float = RATE,
-) -> tuple[Choice, Choice]:
+) -> tuple[dict[K, Tensor], dict[K, Tensor]]:
     """The best slopes seen for each row, and the best multipliers of split units.
 
-    `signs`: per layer, ±1 where a unit is known to be ≥ 0 or ≤ 0 because it was split, else 0. There β·sign·z is added
-    to the plane (β-CROWN, Wang et al. 2021), and the slope is fixed. `extra` holds the first values of β·sign.
+    `bound_of`: the bound (R,) as a function of the slopes and of what is added to the planes, both by layer. `signs`:
+    per layer, ±1 where a unit is known to be ≥ 0 or ≤ 0 because it was split, else 0. There β·sign·z is added to the
+    plane (β-CROWN, Wang et al. 2021), and the slope is fixed. `extra` holds the first values of β·sign.
     """
     signs = signs or {}
-    slopes = {number: value.detach().clone() for number, value in choice.items()}
-    betas = {number: sign * extra[number] if extra else torch.zeros_like(sign) for number, sign in signs.items()}
-    best, best_extra = slopes, {number: betas[number] * sign for number, sign in signs.items()}
+    slopes = {key: value.detach().clone() for key, value in choice.items()}
+    betas = {key: sign * extra[key] if extra else torch.zeros_like(sign) for key, sign in signs.items()}
+    best, best_extra, lowest = slopes, {key: betas[key] * sign for key, sign in signs.items()}, None
     if steps < 1 or not slopes:
         return best, best_extra
-    best, lowest = {number: value.clone() for number, value in slopes.items()}, None
     variables = [value.requires_grad_() for value in (*slopes.values(), *betas.values())]
     optimizer = torch.optim.Adam(variables, lr=rate, betas=(0.9, 0.99))
     for step in range(steps + 1):
         with torch.enable_grad(), searching(variables[0].device):
-            added = {number: betas[number] * sign for number, sign in signs.items()}
+            added = {key: betas[key] * sign for key, sign in signs.items()}
             bound = bound_of(slopes, added)
         with torch.no_grad():
             improved = torch.ones_like(bound, dtype=torch.bool) if lowest is None else bound < lowest
@@ -90,18 +77,16 @@ def descend(
                 variable.grad = gradient
             optimizer.param_groups[0]["lr"] = rate * (1 - step / steps)
             optimizer.step()
-            for number, slope in slopes.items():
+            for key, slope in slopes.items():
                 slope.clamp_(0, 1)
-                if number in signs:
-                    slope.copy_(torch.where(signs[number] != 0, best[number], slope))
+                if key in signs:
+                    slope.copy_(torch.where(signs[key] != 0, best[key], slope))
             for beta in betas.values():
                 beta.clamp_(min=0)
-    return {number: value.detach() for number, value in best.items()}, best_extra
+    return best, best_extra
 
 
-def tilts(
-    linear: Linear, choice: Mapping[int, Tensor], steps: int, extra: Mapping[int, Tensor] | None = None
-) -> Tensor | None:
+def tilts(linear: Linear, choice: Choice, steps: int, extra: Choice | None = None) -> Tensor | None:
     """The slopes π for `Joint` that descent finds, with all other slopes as they are; None where there is no such.
 
     The search starts from those that `linear` has.
@@ -112,10 +97,9 @@ def tilts(
     with torch.no_grad():
         watch: Choice = {}
         slopes = {linear.layers[number]: slope for number, slope in choice.items()}
-        first = start(
-            linear.box(len(linear.layers)).radius, sound=linear.boxes[0].sound, slopes=slopes, owner=linear.owner
-        )
-        plane = linear.back(first, extra or {}, watch, until=joint.number - 1)
+        output = linear.box(len(linear.layers)).radius
+        plane = start(output, sound=linear.boxes[0].sound, slopes=slopes, owner=linear.owner)
+        plane = linear.back(plane, extra or {}, watch, until=joint.number - 1)
         group = joint.group(watch[joint.number], linear.box(joint.number), linear.owner)
         scale = group.scale
 
@@ -128,24 +112,17 @@ def tilts(
     places = torch.full_like(scale, 0.5)
     if linear.tilt is not None:
         places += 0.5 * (linear.tilt / scale.clamp_min(torch.finfo(scale.dtype).tiny)).clamp(-1, 1)
-    best, _ = descend(bound_of, {0: places}, steps, rate=TILT_RATE)
+    best, _ = descend(bound_of, {0: places}, steps, rate=0.1)  # relative to their range
     return (2 * best[0] - 1) * scale
 
 
 @contextmanager
 def searching(device: torch.device) -> Iterator[None]:
     """Proofs run without cuDNN, which may transform sums; a search need not."""
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.backends.cudnn.enabled
+    cuda, before = device.type == "cuda", torch.backends.cudnn.enabled
     try:
-        torch.backends.cudnn.enabled = True
-        with own_functions():
+        torch.backends.cudnn.enabled = before or cuda
+        with own_functions() if cuda else nullcontext():
             yield
     finally:
         torch.backends.cudnn.enabled = before
-
-
-def _rows(condition: Tensor, like: Tensor) -> Tensor:
-    return condition.reshape(-1, *[1] * (like.ndim - 1))

@@ -6,35 +6,24 @@ a bound of its own, and the larger of them holds for both. The part with the lar
 
 import heapq
 import itertools
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import attrgetter
 
 from torch import Tensor
 
-from prood.bounds.tighter.chain import Choice
-from prood.bounds.tighter.leaves import Leaf, Pair, measure
-
-_POLISH = 20
-"""How often a part with nothing left to cut is optimised again."""
-
-_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class Limits:
-    seconds: float  # in all
-    splits: int | None  # an image
-    batch: int  # parts bounded at once
-    steps: int  # of descent for each part
+from prood.bounds.options import Budget
+from prood.bounds.tighter.leaves import Leaf, State, measure
 
 
 class SplitTree:
-    """The parts of one image's ball."""
+    """The parts of one image's ball, which may be cut `limit` times."""
 
-    def __init__(self, root: Leaf, target: float, found: float) -> None:
-        self.target, self.found, self.splits = target, found, 0
-        self.closed = -float("inf")
+    def __init__(self, root: Leaf, target: float, found: float, limit: float) -> None:
+        self.target, self.found, self.limit = target, found, limit
+        self.splits, self.closed = 0, -math.inf
         self.heap: list[tuple[float, int, Leaf]] = []
         self.count = itertools.count()
         self.push(root)
@@ -44,99 +33,75 @@ class SplitTree:
 
     @property
     def bound(self) -> float:
-        return max(self.closed, -self.heap[0][0] if self.heap else -float("inf"))
+        return max(self.closed, -self.heap[0][0] if self.heap else -math.inf)
 
-    def open(self, limits: Limits) -> bool:
+    @property
+    def open(self) -> bool:
         """Whether another split could help: neither decided, nor exact, nor at its limit."""
-        if self.spent(limits):
-            return False
-        bound = self.bound
-        return bool(self.heap) and self.closed < bound and bound >= self.target and bound > self.found + _TOLERANCE
+        undecided = self.bound >= self.target and self.bound > self.found + 1e-6
+        return undecided and self.bound > self.closed and self.splits < self.limit
 
-    def spent(self, limits: Limits) -> bool:
-        return limits.splits is not None and self.splits >= limits.splits
-
-    def grow(self, limits: Limits) -> list[Leaf]:
+    def grow(self, batch: int) -> list[Leaf]:
         """Take the worst parts out and return what they are cut into: about as many as there are, or fill a batch.
 
         Other images have no say in it, so that what is proven of one does not depend on its company.
         """
-        share = min(limits.batch, max(2, len(self.heap)))
+        share = min(batch, max(2, len(self.heap)))
         children: list[Leaf] = []
-        while self.heap and len(children) < share and -self.heap[0][0] > max(self.closed, self.found):
-            if self.spent(limits):
-                break
+        while self.bound > max(self.closed, self.found) and self.splits < self.limit and len(children) < share:
             leaf = heapq.heappop(self.heap)[2]
             if leaf.candidate is not None:
                 self.splits += 1
-                children += [leaf.child(leaf.candidate, sign) for sign in (1.0, -1.0)]
-            elif leaf.polished < _POLISH:
+                halves = [leaf.signs | {leaf.candidate: sign} for sign in (1.0, -1.0)]
+                children += [replace(leaf, signs=signs, candidate=None, polished=0) for signs in halves]
+            elif leaf.polished < 20:  # with nothing left to cut it is optimised again
                 children.append(replace(leaf, polished=leaf.polished + 1))
             else:
                 self.closed = max(self.closed, leaf.bound)
         return children
 
 
-def branch_and_bound(
-    pair: Pair,
-    slopes: Choice,
-    bound: Tensor,
-    *,
-    target: Tensor,
-    found: Tensor,
-    value: Callable[[Tensor], Tensor],
-    limits: Limits,
-) -> Tensor:
-    """Bounds that are at most those given, with what the limits allow; shape (B,).
+def branch_and_bound(state: State, value: Callable[[Tensor], Tensor], budget: Budget) -> Tensor:
+    """Bounds that are at most those of the state, with what the budget allows; shape (B,).
 
-    target: an image is done when its bound is below. found: values that are attained, (B,): nothing can be below.
     value: the network itself, for the points at which bounds are attained may attain them.
     """
-    end = time.monotonic() + limits.seconds
+    pair, batch = state.pair, budget.batch_on(state.bound.device)
+    assert pair is not None
+    end = time.monotonic() + budget.seconds * len(state.bound)
     # In one go each: every number that is fetched by itself waits for the device.
-    bounds, targets, attained = bound.tolist(), target.tolist(), found.tolist()
+    bounds, targets, attained = state.bound.tolist(), state.target.tolist(), state.found.tolist()
     roots = [
-        Leaf(image, high, {}, {}, {number: slope[image].half() for number, slope in slopes.items()})
-        for image, high in enumerate(bounds)
+        Leaf(image, bound, {}, {}, {number: slope[image].half() for number, slope in pair.slopes.items()})
+        for image, bound in enumerate(bounds)
+        if bound >= targets[image]
     ]
-    trees: list[SplitTree] = []
-    waiting = [leaf for leaf in roots if leaf.bound >= targets[leaf.image]]
-    for part in _batches(waiting, limits.batch):
-        measured, reached = _measure(pair, part, 0, value)
-        for leaf, high in zip(measured, reached, strict=True):
-            trees.append(SplitTree(leaf, targets[leaf.image], max(attained[leaf.image], high)))
-    by_image = {leaf.image: tree for leaf, tree in zip(waiting, trees, strict=True)}
+    trees: dict[int, SplitTree] = {}
+    limit = math.inf if budget.splits is None else budget.splits
+    for part in _batches(roots, batch):
+        part, points = measure(pair, part, 0)
+        for leaf, reached in zip(part, value(points).tolist(), strict=True):
+            trees[leaf.image] = SplitTree(leaf, targets[leaf.image], max(attained[leaf.image], reached), limit)
     while time.monotonic() < end:
-        going = [tree for tree in trees if tree.open(limits)]
+        going = [tree for tree in trees.values() if tree.open]
         if not going:
             break
-        children = [leaf for tree in going for leaf in tree.grow(limits)]
-        for part in _batches(children, limits.batch):
-            if time.monotonic() < end:
-                part, reached = _measure(pair, part, limits.steps, value)
-            else:  # what is out of time keeps its parent's bound
-                reached = [-float("inf")] * len(part)
-            for leaf, high in zip(part, reached, strict=True):
-                tree = by_image[leaf.image]
+        for part in _batches([leaf for tree in going for leaf in tree.grow(batch)], batch):
+            values = [-math.inf] * len(part)
+            if time.monotonic() < end:  # what is out of time keeps its parent's bound
+                part, points = measure(pair, part, budget.split_steps)
+                values = value(points).tolist()
+            for leaf, reached in zip(part, values, strict=True):
+                tree = trees[leaf.image]
                 tree.push(leaf)
-                tree.found = max(tree.found, high)
-    for image, tree in by_image.items():
+                tree.found = max(tree.found, reached)
+    for image, tree in trees.items():
         bounds[image] = min(tree.bound, bounds[image])
-    return bound.new_tensor(bounds)
-
-
-def _measure(
-    pair: Pair, leaves: list[Leaf], steps: int, value: Callable[[Tensor], Tensor]
-) -> tuple[list[Leaf], list[float]]:
-    measured, points = measure(pair, leaves, steps)
-    return measured, value(points).tolist()
+    return state.bound.new_tensor(bounds)
 
 
 def _batches(leaves: list[Leaf], size: int) -> list[list[Leaf]]:
     """What is measured at once: parts that were polished equally often, as that decides how long their steps are."""
-
-    def polished(leaf: Leaf) -> int:
-        return leaf.polished
-
+    polished = attrgetter("polished")
     groups = [list(group) for _, group in itertools.groupby(sorted(leaves, key=polished), polished)]
     return [group[start : start + size] for group in groups for start in range(0, len(group), size)]

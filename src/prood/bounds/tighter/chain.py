@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -38,10 +38,16 @@ def flatten(network: nn.Module) -> list[nn.Module]:
     return [copy.copy(network) if isinstance(rule, ReLURule) else network]
 
 
+def usual(box: Box, *, middle: bool) -> Tensor:
+    """The lower slopes that a ReLU takes unless it is told: those at the image, or at the middle of the interval."""
+    at = box.middle if middle or not box.anchored else box.points
+    return (at > 0).to(box.radius.dtype)
+
+
 def same(one: Box, other: Box) -> bool:
     """Whether two ways of computing a box agree to the bit, as the network and its row of layers must."""
     pairs = ((one.centre, other.centre), (one.radius, other.radius))
-    return all(a.shape == b.shape and bool(torch.eq(a, b).logical_or(a.isnan() & b.isnan()).all()) for a, b in pairs)
+    return all(a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in pairs)
 
 
 @dataclass(frozen=True)
@@ -95,20 +101,14 @@ class Linear:
         pulls = tuple(relax(layer, box)[1] for layer, box in zip(self.layers, boxes, strict=False))
         return Linear(self.layers, boxes, pulls, tilt=None if self.tilt is None else self.tilt[index])
 
-    def on(self, layers: list[nn.Module], dtype: torch.dtype) -> Linear:
+    def on(self, layers: Iterable[nn.Module], dtype: torch.dtype) -> Linear:
         """The same relaxation in plain arithmetic of another precision: to search with, not to prove."""
         boxes = tuple(plain(box, dtype) for box in self.boxes)
         pulls = tuple(relax(layer, box)[1] for layer, box in zip(layers, boxes, strict=False))
         return Linear(tuple(layers), boxes, pulls)
 
     def back(
-        self,
-        plane: Plane,
-        extra: Mapping[int, Tensor],
-        watch: Choice | None = None,
-        *,
-        joint: bool = False,
-        until: int = 0,
+        self, plane: Plane, extra: Choice, watch: Choice | None = None, *, joint: bool = False, until: int = 0
     ) -> Plane:
         """Pull a plane back to the images, or to what enters the layer `until`.
 
@@ -124,7 +124,10 @@ class Linear:
                 watch[number] = plane.slope
             if together is not None and number == together.number:
                 group = together.group(plane.slope, self.box(number), self.owner)
-            plane = self.pulls[number](plane)
+            if number in self.cut:  # a box for each row
+                plane = replace(self.pulls[number](replace(plane, owner=None)), owner=plane.owner)
+            else:
+                plane = self.pulls[number](plane)
             if number in extra:
                 plane = plane.onto(plane.slope + extra[number], plane.offset)
             if together is not None and number == together.number - 1:
@@ -136,10 +139,10 @@ class Linear:
 
     def bound(
         self,
-        choice: Mapping[int, Tensor] | None = None,
+        choice: Choice | None = None,
+        extra: Choice | None = None,
         *,
         middle: bool = False,
-        extra: Mapping[int, Tensor] | None = None,
         watch: Choice | None = None,
         joint: bool = False,
     ) -> Tensor:

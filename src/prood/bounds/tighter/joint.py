@@ -26,11 +26,8 @@ from prood.bounds.rounding import positive_sum
 GROUP = 6
 """Units of a group, k: those at a pixel that pay most. The time doubles with each."""
 
-_TERMS = 1000
-"""The inputs of a unit, at most."""
-
 _OWN = 1e-12
-"""Our own rounding in float64, relative to the sizes of sums that long, several times over."""
+"""Our own rounding in float64, relative to the sizes of sums of a thousand terms, several times over."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,8 @@ class Joint:
     """The first convolution, seen from the ReLU behind it."""
 
     number: int  # of the ReLU
-    layer: nn.Conv2d
+    weight: Tensor
+    how: tuple[tuple[int, ...], ...]  # kernel size, dilation, padding, stride
     inputs: Box
     radius: Tensor  # (B, P, n): the radius of the inputs of each pixel of the output
     middle: Tensor  # (B, C, P): Wc + b
@@ -109,7 +107,7 @@ class Joint:
         rule = rule_for(layer)
         if type(rule) is not Conv2dRule or not isinstance(layer, nn.Conv2d) or isinstance(layer.padding, str):
             return None
-        if layer.groups > 1 or layer.padding_mode != "zeros" or layer.weight[0].numel() > _TERMS:
+        if layer.groups > 1 or layer.padding_mode != "zeros" or layer.weight[0].numel() > 1000:
             return None
         box, lost = boxes[number - 1], None
         radius = box.radius
@@ -120,7 +118,8 @@ class Joint:
             offset = 0.0 if layer.bias is None else layer.bias.abs()[:, None, None]
             lost = (rounding.deployed + _OWN * (rule.apply_absolute(layer, box.size) + offset)).flatten(2)
         how = (layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-        return cls(number, layer, box, F.unfold(radius, *how).transpose(1, 2), layer(box.middle).flatten(2), lost)
+        radius, middle = F.unfold(radius, *how).transpose(1, 2), layer(box.middle).flatten(2)
+        return cls(number, layer.weight.flatten(1), how, box, radius, middle, lost)
 
     def group(self, slope: Tensor, box: Box, owner: Tensor | None) -> Group:
         """For slopes (R, C, H, W) over the ReLU's outputs and the box (R, …) that enters it."""
@@ -137,7 +136,7 @@ class Joint:
             return values if owner is None else values[owner]
 
         steep = of_units(steep)
-        weight = self.layer.weight.flatten(1)[units.transpose(1, 2)]
+        weight = self.weight[units.transpose(1, 2)]
         # A tent changes by no more than its argument.
         lost = None if self.lost is None else (steep * of_units(of_rows(self.lost))).sum(2) * (1 + _OWN)
         middle = of_units(of_rows(self.middle))
@@ -159,7 +158,4 @@ class Joint:
 
     def _spread(self, values: Tensor) -> Tensor:
         """What belongs to the inputs of each pixel, (R, P, n), added up at each input."""
-        size = tuple(self.inputs.radius.shape[2:])
-        layer = self.layer
-        assert not isinstance(layer.padding, str)
-        return F.fold(values.transpose(1, 2), size, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+        return F.fold(values.transpose(1, 2), self.inputs.radius.shape[2:], *self.how)

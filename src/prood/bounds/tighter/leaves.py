@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from prood.bounds.box import Box
-from prood.bounds.registry import Plane, Pullback, rule_for
+from prood.bounds.registry import rule_for
 from prood.bounds.tighter.alpha import RATE, descend, tilts
 from prood.bounds.tighter.chain import Choice, Linear, intersect, rows
 
@@ -28,9 +29,6 @@ class Leaf:
     candidate: Unit | None = None  # the unit whose relaxation costs most
     polished: int = 0  # how often it was optimised with nothing left to split
 
-    def child(self, unit: Unit, sign: float) -> Leaf:
-        return replace(self, signs=self.signs | {unit: sign}, candidate=None, polished=0)
-
 
 @dataclass(frozen=True)
 class Pair:
@@ -38,10 +36,29 @@ class Pair:
 
     scout: Linear
     proof: Linear
+    slopes: Choice  # the best that were found
 
     def some(self, index: Tensor) -> Pair:
         proof = self.proof.some(index)
-        return Pair(proof if self.scout is self.proof else self.scout.some(index), proof)
+        scout = proof if self.scout is self.proof else self.scout.some(index)
+        return Pair(scout, proof, {number: slope[index] for number, slope in self.slopes.items()})
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of some images."""
+
+    box: Box
+    bound: Tensor
+    target: Tensor  # done when the bound is below
+    found: Tensor  # a value that the network attains in the ball: nothing can be below
+    pair: Pair | None = None
+
+    def some(self, index: Tensor) -> State:
+        if len(index) in (0, len(self.bound)):
+            return self
+        pair = None if self.pair is None else self.pair.some(index)
+        return State(rows(self.box, index), self.bound[index], self.target[index], self.found[index], pair)
 
 
 def measure(pair: Pair, leaves: list[Leaf], steps: int) -> tuple[list[Leaf], Tensor]:
@@ -49,56 +66,41 @@ def measure(pair: Pair, leaves: list[Leaf], steps: int) -> tuple[list[Leaf], Ten
 
     All of them were polished equally often.
     """
-    device = pair.scout.boxes[0].radius.device
-    owner = torch.tensor([leaf.image for leaf in leaves], device=device)
+    like = pair.scout.boxes[0].radius
+    owner = torch.tensor([leaf.image for leaf in leaves], device=like.device)
     layers = sorted({number for leaf in leaves for number, _ in leaf.signs})
-    shapes = {number: pair.scout.boxes[number].radius.shape[1:] for number in pair.scout.bends}
-    signs = {n: _dense([leaf.signs for leaf in leaves], n, shapes[n]).to(pair.scout.boxes[0].radius) for n in layers}
-    betas = {n: _dense([leaf.betas for leaf in leaves], n, shapes[n]).to(signs[n]) for n in layers}
+    shapes = {number: pair.scout.boxes[number].radius.shape[1:] for number in layers}
+    signs = {n: _dense([leaf.signs for leaf in leaves], n, shapes[n]).to(like) for n in layers}
+    betas = {n: _dense([leaf.betas for leaf in leaves], n, shapes[n]).to(like) for n in layers}
     slopes = {}
     for number in pair.scout.bends:
-        given = torch.stack([leaf.slopes[number] for leaf in leaves]).to(pair.scout.boxes[0].radius)
+        given = torch.stack([leaf.slopes[number] for leaf in leaves]).to(like)
         if number in signs:  # a unit of known sign is linear, even where rounding leaves its box a hair across zero
             given = torch.where(signs[number] == 0, given, (signs[number] > 0).to(given))
         slopes[number] = given
     tilt = None if pair.proof.tilt is None else pair.proof.tilt[owner]
-    scout = replace(
-        branch(pair.scout, owner, signs), tilt=None if tilt is None else tilt.to(pair.scout.boxes[0].radius)
-    )
-    rate = RATE * 0.7 ** leaves[0].polished
-    best, extra = descend(
-        lambda s, e: scout.bound(s, extra=e, joint=True), slopes, steps, signs=signs, extra=betas, rate=rate
-    )
+    scout, rate = branch(pair.scout, owner, signs, tilt), RATE * 0.7 ** leaves[0].polished
+    best, extra = descend(partial(scout.bound, joint=True), slopes, steps, signs=signs, extra=betas, rate=rate)
     with torch.no_grad():
         if tilt is not None and steps:
             tilt = tilts(scout, best, steps, extra)
-        proof = replace(
-            branch(pair.proof, owner, signs), tilt=None if tilt is None else tilt.to(pair.proof.boxes[0].radius)
-        )
-        wide = pair.proof.boxes[0].radius.dtype
-        watch: Choice = {}
-        bound = proof.bound(
-            {n: s.to(wide) for n, s in best.items()},
-            extra={n: e.to(wide) for n, e in extra.items()},
-            watch=watch,
-            joint=True,
-        )
+        proof, watch = branch(pair.proof, owner, signs, tilt), Choice()
+        bound = proof.bound(best, extra, watch=watch, joint=True)
         bound = torch.where(bound.isnan(), torch.inf, bound)
         candidates = _candidates(proof, watch, signs)
-        box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(pair.scout.boxes[0].radius)
+        box, slope = rows(pair.scout.boxes[0], owner), watch[-1].to(like)
         # The corner of a box lies outside of an ℓ2 or ℓ1 ball: there the image itself has to do.
         point = box.middle + box.radius * slope.sign() if box.within is None else box.points
-    measured, multipliers = [], iter(_sparse(extra, leaves))
-    values = bound.tolist()
-    for row, leaf in enumerate(leaves):
-        betas_of = dict(zip(leaf.signs, next(multipliers), strict=True))
+    measured = []
+    for row, (leaf, value, multipliers) in enumerate(zip(leaves, bound.tolist(), _sparse(extra, leaves), strict=True)):
+        known = dict(zip(leaf.signs, multipliers, strict=True))
         kept = {number: slope[row].half() for number, slope in best.items()}
-        value = min(leaf.bound, values[row])  # it is a part of its parent
-        measured.append(replace(leaf, bound=value, betas=betas_of, slopes=kept, candidate=candidates[row]))
+        value = min(leaf.bound, value)  # it is a part of its parent
+        measured.append(replace(leaf, bound=value, betas=known, slopes=kept, candidate=candidates[row]))
     return measured, point
 
 
-def branch(linear: Linear, owner: Tensor, signs: Choice) -> Linear:
+def branch(linear: Linear, owner: Tensor, signs: Choice, tilt: Tensor | None) -> Linear:
     """Rows of several images, in each of which some units have a known sign."""
     pulls, cut = list(linear.pulls), {}
     for number, sign in signs.items():
@@ -106,26 +108,17 @@ def branch(linear: Linear, owner: Tensor, signs: Choice) -> Linear:
         free = torch.full_like(box.radius, torch.inf)
         box = intersect(box, torch.where(sign > 0, 0, -free), torch.where(sign < 0, 0, free))
         cut[number] = box
-        pulls[number] = _by_row(rule_for(layer).pullback(layer, box, {}))
-    return replace(linear, pulls=tuple(pulls), owner=owner, cut=cut)
-
-
-def _by_row(pull: Pullback) -> Pullback:
-    """A pullback with a box for each row, in planes whose rows belong to others."""
-
-    def pulled(plane: Plane) -> Plane:
-        return replace(pull(replace(plane, owner=None)), owner=plane.owner)
-
-    return pulled
+        pulls[number] = rule_for(layer).pullback(layer, box, {})
+    tilt = None if tilt is None else tilt.to(linear.boxes[0].radius)
+    return replace(linear, pulls=tuple(pulls), owner=owner, cut=cut, tilt=tilt)
 
 
 def _dense(known: list[dict[Unit, float]], layer: int, shape: torch.Size) -> Tensor:
-    entries = [
-        (row, unit, value) for row, units in enumerate(known) for (n, unit), value in units.items() if n == layer
-    ]
     values = torch.zeros(len(known), shape.numel(), dtype=torch.float64)
-    for row, unit, value in entries:
-        values[row, unit] = value
+    for row, units in enumerate(known):
+        for (number, unit), value in units.items():
+            if number == layer:
+                values[row, unit] = value
     return values.reshape(-1, *shape)
 
 
@@ -149,7 +142,10 @@ def _candidates(linear: Linear, watch: Choice, signs: Choice) -> list[Unit | Non
     """The unsplit unit with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
     scores, units = [], []
     for number in linear.bends:
-        score = watch[number].abs() * _height(linear.box(number))
+        lower, upper = linear.box(number).lower, linear.box(number).upper
+        # The height of the triangle over an unstable unit's interval.
+        height = torch.where((lower < 0) & (upper > 0), -upper * lower / (upper - lower), 0)
+        score = watch[number].abs() * height
         if number in signs:
             score = torch.where(signs[number] == 0, score, 0)
         best, unit = score.flatten(1).max(1)
@@ -161,10 +157,3 @@ def _candidates(linear: Linear, watch: Choice, signs: Choice) -> list[Unit | Non
     unit = torch.stack(units, 1).gather(1, layer[:, None]).squeeze(1)
     found = zip(best.tolist(), layer.tolist(), unit.tolist(), strict=True)
     return [(linear.bends[place], number) if value > 0 else None for value, place, number in found]
-
-
-def _height(box: Box) -> Tensor:
-    """−u·l/(u − l), the height of the triangle over an unstable unit's interval, else 0."""
-    lower, upper = box.lower, box.upper
-    unstable = (lower < 0) & (upper > 0)
-    return torch.where(unstable, -upper * lower / (upper - lower), 0)

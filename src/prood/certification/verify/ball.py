@@ -18,17 +18,19 @@ class Ball:
     eps: float
 
     @property
+    def centre(self) -> Array:
+        return self.image.astype(np.float64)
+
+    @property
     def box(self) -> tuple[Array, Array]:
         """A box around the ball."""
-        image = self.image.astype(np.float64)
-        return np.clip(down(image - self.eps), 0, 1), np.clip(up(image + self.eps), 0, 1)
+        return np.clip(down(self.centre - self.eps), 0, 1), np.clip(up(self.centre + self.eps), 0, 1)
 
     def maximum(self, slope: Array) -> Array:
         """≥ s·u for every u of the ball, for each row s of `slope`."""
         rows = slope.reshape(len(slope), -1)
         lower, upper = (side.ravel() for side in self.box)
-        image = self.image.astype(np.float64).ravel()
-        height = np.abs(rows)
+        image, height = self.centre.ravel(), np.abs(rows)
         # s·u = s·x + s·(u − x), and s·(u − x) is at most the gain.
         reach = np.where(rows > 0, up(upper - image), up(image - lower))
         gain = MORE * (height * reach).sum(1)
@@ -48,8 +50,7 @@ class Ball:
         used = np.take_along_axis(reach, order, 1).cumsum(1)
         index = np.minimum((used < self.eps).sum(1, keepdims=True), height.shape[1] - 1)
         multiplier = np.take_along_axis(np.take_along_axis(height, order, 1), index, 1)
-        gain: Array = MORE * (multiplier[:, 0] * self.eps + (np.maximum(height - multiplier, 0) * reach).sum(1))
-        return gain
+        return np.asarray(MORE * (multiplier[:, 0] * self.eps + (np.maximum(height - multiplier, 0) * reach).sum(1)))
 
     def _gain_l2(self, height: Array, reach: Array) -> Array:
         """For every λ > 0: Σ hᵢ|dᵢ| ≤ λ·eps²/2 + Σ max over 0 ≤ t ≤ reachᵢ of (hᵢ·t − λt²/2), as Σdᵢ² ≤ eps².
@@ -66,8 +67,7 @@ class Ball:
         t = np.minimum(height / high, reach)
         linear, square = (height * t).sum(1), (high * t**2).sum(1) / 2
         dual = linear - square + high[:, 0] * self.eps**2 / 2 + 2.0**-30 * (linear + square)
-        gain: Array = MORE * np.minimum(dual, norm[:, 0] * self.eps)
-        return gain
+        return np.asarray(MORE * np.minimum(dual, norm[:, 0] * self.eps))
 
     def contains(self, point: NDArray[np.float32]) -> bool:
         """Decided in exact rational arithmetic."""
@@ -85,8 +85,7 @@ class Ball:
 
     def furthest(self, slope: Array) -> Array:
         """About the point of the ball where the plane is highest; what is proven does not depend on it."""
-        image = self.image.astype(np.float64)
-        lower, upper = self.box
+        image, (lower, upper) = self.centre, self.box
         if self.norm == "linf":
             return np.where(slope > 0, upper, np.where(slope < 0, lower, image))
         if self.norm == "l2":
@@ -108,13 +107,12 @@ class Ball:
 
     def inside(self, point: Array) -> NDArray[np.float32] | None:
         """A float32 point of the ball next to `point`, or None if rounding leads out of it."""
-        image = self.image.astype(np.float64)
+        image = self.centre
         for shrink in (0.0, 1e-6, 1e-5, 1e-4, 1e-3):
             moved = (image + (1 - shrink) * (np.clip(point, 0, 1) - image)).astype(np.float32)
             if self.norm == "linf" and not shrink:  # a step back for the pixels that left the ball in rounding
-                lower, upper = image - self.eps, image + self.eps
-                moved = np.where(moved > upper, np.nextafter(moved, np.float32(0)), moved)
-                moved = np.where(moved < lower, np.nextafter(moved, np.float32(1)), moved)
+                moved = np.where(moved > image + self.eps, np.nextafter(moved, np.float32(0)), moved)
+                moved = np.where(moved < image - self.eps, np.nextafter(moved, np.float32(1)), moved)
             if self.contains(moved):
                 return moved
         return None

@@ -24,6 +24,7 @@ U32 = 2.0**-24
 TINY32 = 2.0**-126  # below it, float32 results and operands may be flushed to zero
 LARGE32 = 2.0**127  # above it, float32 may overflow
 EXP_ULPS = 8 * U32  # the deployed exponential is off by 4 units in the last place at most
+SPREAD = 17 * U32
 
 _RELATIVE, _SMALLEST = 2.0**-50, 2.0**-1000
 MORE = 1 + 2.0**-30  # for sums of non-negative terms
@@ -81,14 +82,10 @@ def least_exponentials(logarithms: NDArray[np.float32]) -> Array:
             raise Undecided("a last weight, −exp(h), overflows float32")
         w = float(exact.mid()) * (1 - EXP_ULPS - 2.0**-40)
         if w > 2.0**-125:
-            ball = arb(w)
-            assert ball <= exact * (1 - arb(EXP_ULPS))
-            assert ball * (1 + arb(SPREAD)) >= exact * (1 + arb(EXP_ULPS))
+            assert arb(w) <= exact * (1 - arb(EXP_ULPS))
+            assert arb(w) * (1 + arb(SPREAD)) >= exact * (1 + arb(EXP_ULPS))
         found.append(max(w, _SMALLEST))
     return np.array(found).reshape(logarithms.shape)
-
-
-SPREAD = 17 * U32
 
 
 def confidence_is_too_small(confidence: float, bound: float, shift: float, classes: int) -> bool:

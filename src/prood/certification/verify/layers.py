@@ -88,13 +88,10 @@ class Convolution(Affine):
         patches = flat.reshape(len(slope), rows, columns, channels, 3, 3).transpose(0, 3, 1, 2, 4, 5)
         # A row or column more than the padding needs, where the stride leaves the last patch short of the edge.
         total = np.zeros((len(slope), channels, height + 3, width + 3))
+        step = self.stride
         for i in range(3):
             for j in range(3):
-                down, right = (
-                    slice(i, i + self.stride * rows, self.stride),
-                    slice(j, j + self.stride * columns, self.stride),
-                )
-                total[:, :, down, right] += patches[..., i, j]
+                total[:, :, i : i + step * rows : step, j : j + step * columns : step] += patches[..., i, j]
         return total[:, :, 1 : height + 1, 1 : width + 1]
 
 
@@ -105,8 +102,8 @@ class Pool(Affine):
     def map(self, x: Array, part: Part = "signed") -> Array:
         rows, columns = self.outside[1:]
         squares = x[:, :, : 2 * rows, : 2 * columns].reshape(len(x), self.outside[0], rows, 2, columns, 2)
-        total: Array = squares.sum((3, 5))
-        return total if part == "pattern" else total / 4
+        total = squares.sum((3, 5))
+        return np.asarray(total if part == "pattern" else total / 4)
 
     def adjoint(self, slope: Array) -> Array:
         total = np.zeros((len(slope), *self.inside))
@@ -153,16 +150,11 @@ class Network:
     layers: tuple[Layer, ...]
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> tuple[int, int, int]:
         first = self.layers[0]
         assert isinstance(first, Affine)
-        return first.inside
-
-    @property
-    def last(self) -> Linear:
-        layer = self.layers[-1]
-        assert isinstance(layer, Linear)
-        return layer
+        channels, height, width = first.inside
+        return channels, height, width
 
     @property
     def in_blocks(self) -> Network:
@@ -170,12 +162,10 @@ class Network:
 
         A block is the largest divisor of the number of inputs that is not above its root.
         """
-        return Network(tuple(_in_blocks(layer) for layer in self.layers))
-
-
-def _in_blocks(layer: Layer) -> Layer:
-    if not isinstance(layer, Linear) or layer.spread:
-        return layer
-    inputs = layer.weight.shape[1]
-    block = next(size for size in range(math.isqrt(inputs), 0, -1) if inputs % size == 0)
-    return replace(layer, block=block)
+        layers = list(self.layers)
+        for place, layer in enumerate(layers):
+            if isinstance(layer, Linear) and not layer.spread:
+                inputs = layer.weight.shape[1]
+                block = next(size for size in range(math.isqrt(inputs), 0, -1) if inputs % size == 0)
+                layers[place] = replace(layer, block=block)
+        return Network(tuple(layers))

@@ -14,8 +14,6 @@ from prood import pretrained
 from prood.certification.verify.exact import SPREAD, Undecided, least_exponentials
 from prood.certification.verify.layers import Convolution, Layer, Linear, Network, Normalise, Pool, ReLU, Shape
 
-MODEL_FILE = "model.safetensors"
-
 # What the sizes of a discriminator mean, written down a second time: the first is part of what is verified. `128` is a
 # 3×3 convolution with a ReLU, `s2` its stride, `p2` a mean of 2×2 squares, `fc128` a linear layer with a ReLU.
 SIZES = {
@@ -78,7 +76,7 @@ def read_model(path: Path | str) -> Model:
 def _bytes(path: Path | str) -> bytes:
     if "\0" in str(path):
         raise Undecided("there is no model at a path with a NUL: say where with --model")
-    file = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
+    file = Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)
     if not Path(path).exists() and str(path) in pretrained.names():
         file = pretrained.path(str(path))
     try:
@@ -98,12 +96,10 @@ def _tensors(entries: dict[str, Any], prefix: str) -> Tensors:
         if name.startswith(prefix):
             if entry["dtype"] not in TYPES:
                 raise Undecided(f"{name} is of type {entry['dtype']}, not float32 or float16")
-            values = (
-                np.frombuffer(bytes(entry["data"]), TYPES[entry["dtype"]]).astype(np.float32).reshape(entry["shape"])
-            )
+            values = np.frombuffer(bytes(entry["data"]), TYPES[entry["dtype"]]).astype(np.float32)
             if not np.isfinite(values).all():
                 raise Undecided(f"{name} holds values that are not finite")
-            found[name.removeprefix(prefix)] = values
+            found[name.removeprefix(prefix)] = values.reshape(entry["shape"])
     return found
 
 
@@ -126,9 +122,8 @@ def _network(spec: Any, entries: dict[str, Any], prefix: str) -> Network:
         raise Undecided(f"unknown discriminator size {size!r}")
     if not isinstance(image, list | tuple) or len(image) != 3 or not all(type(side) is int for side in image):
         raise Undecided(f"a discriminator takes images of three sides, not {image!r}")
-    image = tuple(image)
     try:
-        return Network(tuple(_layers(SIZES[size], image, _tensors(entries, prefix))))
+        return Network(tuple(_layers(SIZES[size], tuple(image), _tensors(entries, prefix))))
     except (KeyError, ValueError) as error:
         raise Undecided(f"the weights are not those of a discriminator of size {size!r} ({error})") from None
 
@@ -152,21 +147,18 @@ def _layers(words: str, image: Shape, tensors: Tensors) -> list[Layer]:
         if word == "p2":
             outside: Shape = (shape[0], shape[1] // 2, shape[2] // 2)
             layers.append(Pool(shape, outside))
-            place += 1
         elif word.startswith("fc"):
             place += 0 if flat else 1  # the flattening has a number, too
             flat, width = True, int(word[2:])
             outside = (width,)
             weight = take("weight", (width, int(np.prod(shape))))
             layers += [Linear(shape, outside, weight, take("bias", outside)), ReLU()]
-            place += 2
         else:
             width, stride = int(word.partition("s")[0]), int(word.partition("s")[2] or 1)
             outside = (width, -(-shape[1] // stride), -(-shape[2] // stride))
             weight = take("weight", (width, shape[0], 3, 3))
             layers += [Convolution(shape, outside, weight, take("bias", (width,)), stride), ReLU()]
-            place += 2
-        shape = outside
+        shape, place = outside, place + (1 if word == "p2" else 2)
     logarithms, bias = tensors.pop("tail.1.log_weight"), tensors.pop("tail.1.bias")
     if logarithms.shape != (1, int(np.prod(shape))) or bias.shape != (1,) or tensors:
         raise ValueError(f"the last layer does not fit, or there are more tensors: {', '.join(sorted(tensors))}")

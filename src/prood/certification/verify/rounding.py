@@ -1,4 +1,4 @@
-"""How far the deployed float32 network is from exact arithmetic, layer by layer.
+"""How far the deployed float32 network is from exact arithmetic, layer by layer, and what it may return on a box.
 
 **Lemma.** Let a sum of n products wᵢxᵢ and a bias b be computed in float32 with unit u = 2⁻²⁴, the additions in any
 order (any binary tree), each with or without a fused product. Let P and N be the sums of its positive terms and of its
@@ -28,12 +28,15 @@ The lemma without that covers sums over blocks, too, and the mean of four values
 commutes with rounding. It does not cover algorithms that are no sums of these products (Winograd, FFT), nor TF32.
 """
 
+import functools
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from prood.certification.verify.exact import LARGE32, MORE, TINY32, U32, Array, Undecided, require, slack
-from prood.certification.verify.layers import Affine, Linear, Normalise, Pool
+from prood.certification.verify.ball import Ball
+from prood.certification.verify.exact import LARGE32, MORE, TINY32, U32, Array, Undecided, down, require, slack, up
+from prood.certification.verify.layers import Affine, Convolution, Layer, Linear, Network, Normalise, Pool, ReLU
 
 
 class Errors(NamedTuple):
@@ -76,12 +79,8 @@ def _in_blocks(layer: Linear, above: Array, below: Array, partial: Array) -> Arr
     above, below = above.reshape(weight.shape[1:]), below.reshape(weight.shape[1:])
     largest = np.maximum(above, below)
     absolute, live = np.abs(weight), (weight != 0) & (largest > 0)
-
-    def sums(weights: Array, values: Array) -> Array:
-        found: Array = np.einsum("obs,bs->ob", weights, values)
-        return found
-
-    count: Array = live.sum(2).astype(np.float64)
+    sums = functools.partial(np.einsum, "obs,bs->ob")  # of weights and values, a block each
+    count = live.sum(2).astype(np.float64)
     within = MORE * (sums(absolute, above + below) + np.abs(sums(weight, above - below))) / 2
     underflow = 8 * TINY32 * ((absolute + largest).sum(2) + 2 * count)
     additions = np.maximum(count - 1, 0) * U32
@@ -89,8 +88,7 @@ def _in_blocks(layer: Linear, above: Array, below: Array, partial: Array) -> Arr
     lost = MORE * lost.sum(1)
     blocks = (count > 0).sum(1).astype(np.float64)
     again = (blocks * U32 * (partial + lost) + 8 * TINY32 * (2 * blocks + 2)) / (1 - blocks * U32)
-    both: Array = MORE * (lost + again)
-    return both
+    return np.asarray(MORE * (lost + again))
 
 
 def _normalise(layer: Normalise, largest: Array, distance: Array, rows: float) -> Errors:
@@ -100,3 +98,64 @@ def _normalise(layer: Normalise, largest: Array, distance: Array, rows: float) -
     if max(distance.max(), quotient.max()) >= LARGE32:
         raise Undecided("the normalised image may overflow float32")
     return Errors(deployed, require(MORE * rows * (largest + np.abs(layer.mean)) / layer.std), np.zeros(layer.outside))
+
+
+@dataclass(frozen=True, eq=False)
+class Enclosure:
+    """A layer, the interval of what the deployed network gives to it, and of what it makes of it."""
+
+    layer: Layer
+    inside: tuple[Array, Array]
+    outside: tuple[Array, Array]
+    errors: Errors | None
+
+
+def intervals(layers: tuple[Layer, ...], inside: tuple[Array, Array], ball: Ball | None = None) -> list[Enclosure]:
+    """The steps of the deployed layers on a box, or on its part in `ball`; the last one holds all that may come out."""
+    steps: list[Enclosure] = []
+    for number, layer in enumerate(layers):
+        (lower, upper), wrong = inside, None
+        if isinstance(layer, ReLU):
+            outside = np.maximum(lower, 0), np.maximum(upper, 0)
+        else:
+            wrong = errors(layer, lower, upper)
+            centre = (lower + upper) / 2
+            radius = up(np.maximum(upper - centre, centre - lower))
+            middle = layer.map(centre[None])[0] + layer.bias
+            around = MORE * layer.map(radius[None], "absolute")[0]
+            if number == 1 and ball is not None:
+                around = np.minimum(around, _dual(steps[0], layer, ball))
+            above = MORE * (around + wrong.deployed + wrong.own)
+            below = MORE * (above + wrong.spread)
+            outside = require(down(middle - below)), require(up(middle + above))
+        steps.append(Enclosure(layer, inside, outside, wrong))
+        inside = outside
+    return steps
+
+
+def _dual(first: Enclosure, layer: Affine, ball: Ball) -> Array | float:
+    """How far Wz may move for z = (u − mean)/std + e, u in an ℓ2 or ℓ1 ball that is smaller than its box.
+
+    By Hölder: eps·‖W/std‖ in the dual norm, plus |W||e|. The box's centre is not the image, unless the ball stays away
+    from 0 and 1, so the distance between the two counts as well.
+    """
+    if ball.norm == "linf" or not (isinstance(layer, Convolution) and isinstance(first.layer, Normalise)):
+        return np.inf
+    assert first.errors is not None
+    scale = np.broadcast_to(1 / first.layer.std, first.layer.inside)[None]
+    if ball.norm == "l2":
+        norm = np.sqrt(MORE * replace(layer, weight=layer.weight**2).map(scale**2)[0])
+    else:
+        norm = np.broadcast_to(np.abs(layer.weight).max((1, 2, 3))[:, None, None] * scale.max(), layer.outside)
+    lower, upper = first.outside
+    at_image = (ball.centre - first.layer.mean) / first.layer.std
+    away = up(np.abs((lower + upper) / 2 - at_image)) + first.errors.deployed + 2 * first.errors.own
+    return np.asarray(MORE * (norm * ball.eps + layer.map(away[None], "absolute")[0]))
+
+
+def ceiling(network: Network) -> float:
+    """The last bias: adding terms ≤ 0 to it cannot raise it, as rounding is monotone; a subnormal may become 0."""
+    last = network.layers[-1]
+    assert isinstance(last, Linear)
+    bias = float(last.offsets[0])
+    return max(bias, 0.0) if abs(bias) < TINY32 else bias

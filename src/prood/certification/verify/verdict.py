@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -9,12 +10,13 @@ from numpy.typing import NDArray
 
 from prood.certification.record import Certificate, image_sha256
 from prood.certification.verify.ball import Ball
-from prood.certification.verify.bound import bounds
-from prood.certification.verify.counterexample import highest
+from prood.certification.verify.bound import bounds, highest
 from prood.certification.verify.exact import Refuted, Undecided, confidence_is_too_small
-from prood.certification.verify.images import ImageReader
 from prood.certification.verify.layers import Network
 from prood.certification.verify.network import Model, read_model, sha256_of
+from prood.data import Images, open_set
+from prood.data.formats.pictures import decode, fit
+from prood.data.sources import Shape
 from prood.errors import ProodError
 
 Outcome = Literal["confirmed", "refuted", "not decided"]
@@ -35,7 +37,7 @@ class Verdict:
 
 
 class Verifier:
-    """Verifies certificates one by one; models and image sets that many of them name are read once.
+    """Verifies certificates one by one; a model is read once, and an image set is open as long as they name it.
 
     `model` and `input` say where to look instead of where the certificate says. Its hashes decide all the same.
     """
@@ -43,7 +45,7 @@ class Verifier:
     def __init__(self, *, model: str | None = None, input: str | None = None) -> None:
         self.model, self.input = model, input
         self._models: dict[str, Model] = {}
-        self._images = ImageReader()
+        self._opened: tuple[str, Shape, Images] | None = None
 
     def verify(self, certificate: Certificate) -> Verdict:
         start = time.perf_counter()
@@ -60,7 +62,7 @@ class Verifier:
         if not certificate.intact:
             raise Refuted("it was changed after it was written: its digest does not match")
         model = self._model(certificate)
-        image = self._image(certificate, model.network)
+        image = self._image(certificate, model.network.shape)
         _check_confidence(certificate, model)
         if certificate.arithmetic != "float32":
             raise Undecided(f"it is about {certificate.arithmetic!r} arithmetic: only float32 can be verified")
@@ -77,23 +79,35 @@ class Verifier:
         _check_hash("the model", path, certificate.model.sha256, model.sha256)
         return model
 
-    def _image(self, certificate: Certificate, network: Network) -> NDArray[np.float32]:
-        name, row = self.input or certificate.input.name, certificate.input.row
+    def _image(self, certificate: Certificate, shape: Shape) -> NDArray[np.float32]:
+        """float32 (C, H, W) in [0, 1]; in a folder `input`, a picture is looked for under its own name."""
+        row, own = certificate.input.row, certificate.input.name
+        name = own if self.input is None else self.input
         try:
-            image = self._images.read(certificate.input, self.input, network.shape)
+            if row is None:
+                pixels = fit(decode(Path(name) / Path(own).name if Path(name).is_dir() else Path(name)), shape)
+            else:
+                if self._opened is None or self._opened[:2] != (name, shape):
+                    self._opened = name, shape, open_set(name, shape=shape)
+                images = self._opened[2]
+                if row >= len(images):
+                    raise Refuted(f"{images.name} has no row {row}: its rows are 0 to {len(images) - 1}")
+                pixels = images.take([row])[0]
         except ProodError as error:
             raise Undecided(f"{error}") from None
-        _check_hash(
-            "the image", name if row is None else f"row {row} of {name}", certificate.input.sha256, image_sha256(image)
-        )
-        if image.shape != network.shape:
-            raise Refuted(f"the model takes images of shape {network.shape}, not {image.shape}")
+        image = pixels.numpy().astype(np.float32) / np.float32(255)
+        place = name if row is None else f"row {row} of {name}"
+        _check_hash("the image", place, certificate.input.sha256, image_sha256(image))
+        if image.shape != shape:
+            raise Refuted(f"the model takes images of shape {shape}, not {image.shape}")
         return image
 
 
 def decide(network: Network, ball: Ball, stated: float) -> Verdict:
     """The deployed g returns a float32, so a proof that it stays below the next one above `stated` is enough."""
-    lowest, limit, reason = None, _next_float32(stated), "there is no bound"
+    near = np.float32(stated)
+    limit = float(np.nextafter(near, np.float32(np.inf)) if float(near) <= stated else near)
+    lowest, reason = None, "there is no bound"
     try:
         for name, bound in bounds(network, ball):
             if bound < limit:
@@ -109,17 +123,10 @@ def decide(network: Network, ball: Ball, stated: float) -> Verdict:
     return Verdict("not decided", reason, lowest, value)
 
 
-def _next_float32(stated: float) -> float:
-    """The smallest float32 above `stated`: a float32 below it is at most `stated`."""
-    near = np.float32(stated)
-    return float(np.nextafter(near, np.float32(np.inf)) if float(near) <= stated else near)
-
-
 def _check_hash(what: str, where: str, stated: str, found: str) -> None:
     if stated != found:
-        raise Refuted(
-            f"{what} at hand ({where}) is another one: its sha256 starts with {found[:12]}, not {stated[:12]}"
-        )
+        starts = f"its sha256 starts with {found[:12]}, not {stated[:12]}"
+        raise Refuted(f"{what} at hand ({where}) is another one: {starts}")
 
 
 def _check_confidence(certificate: Certificate, model: Model) -> None:

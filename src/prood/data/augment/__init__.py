@@ -5,7 +5,6 @@ rows, and the result for an image depends on that image and its draw alone.
 """
 
 from prood.data.augment.augment import Augment
-from prood.data.augment.operations import OPERATIONS, operate
-from prood.data.augment.policy import POLICY
+from prood.data.augment.operations import OPERATIONS, POLICY, operate
 
 __all__ = ["OPERATIONS", "POLICY", "Augment", "operate"]

@@ -8,20 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prood.data.augment import geometry, operations, policy
-from prood.data.augment.policy import Array
+from prood.data.augment import geometry, operations
 from prood.errors import BadValue, Mismatch
 
-COLUMNS = 14
-CLOSE, FAR = (1 / 8, 1 / 2), (3 / 2, 4)
-"""What an image at another scale shows, in sides of the image: from the least to the most."""
-
-MOST_PIXELS = 1000
-"""To pad with, or to cut out: more is a mistake, and no memory holds what is padded with much more."""
+COLUMNS = 14  # of draws
+_CLOSE, _FAR = (1 / 8, 1 / 2), (3 / 2, 4)  # what an image at another scale shows, in sides of the image: least, most
+_MOST = 1000  # pixels to pad with, or to cut out: more is a mistake, and no memory holds what is padded with much more
 
 _PARTS = [3, operations.STEP, operations.STEP, 4, 2, 3]  # of a plan: move, two operations, hole, turn, view
-_UNIFORMS = 12  # the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to
-_OF_VIEWS = 4  # whether, how large, and where, down and right
 
 
 @dataclass(frozen=True)
@@ -31,7 +25,7 @@ class Augment:
     pad: pad and crop, i.e. move by whole pixels in [−pad, pad] along each axis. `border` says what with: zeros, or the
     image's reflection, which leaves no edge for a network to go by.
     flip: mirror left and right, with probability 1/2.
-    autoaugment: AutoAugment's policy for CIFAR (`policy.POLICY`): one of 25 pairs of operations, each operation with
+    autoaugment: AutoAugment's policy for CIFAR (`POLICY`): one of 25 pairs of operations, each operation with
     its own probability. What moves in from outside is grey.
     cutout: a grey square of this side; its centre is uniform over the pixels, and what reaches over the border is cut
     off (DeVries & Taylor 2017).
@@ -55,18 +49,14 @@ class Augment:
     rescaled: float = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.pad <= MOST_PIXELS:
-            raise BadValue(f"augmentation cannot pad by {self.pad} pixels: choose pad from 0 to {MOST_PIXELS}")
+        limits = (("pad", self.pad, _MOST), ("cutout", self.cutout, _MOST), ("degrees", self.degrees, 180))
+        for name, value, most in (*limits, ("rescaled", self.rescaled, 1)):
+            if not 0 <= value <= most:
+                raise BadValue(f"augmentation cannot have {name} = {value}: choose {name} from 0 to {most}")
         if self.border not in ("zeros", "reflect"):
             raise BadValue(f"augmentation cannot pad with {self.border!r}: choose border = 'zeros' or 'reflect'")
-        if not 0 <= self.cutout <= MOST_PIXELS:
-            raise BadValue(f"augmentation cannot cut out {self.cutout} pixels: choose cutout from 0 to {MOST_PIXELS}")
-        if not 0 <= self.degrees <= 180:
-            raise BadValue(f"augmentation cannot turn by ±{self.degrees}°: choose degrees from 0 to 180")
         if not 0 <= self.scale < 1:
             raise BadValue(f"augmentation cannot zoom by 1 ± {self.scale}: choose scale ≥ 0 and below 1")
-        if not 0 <= self.rescaled <= 1:
-            raise BadValue(f"augmentation cannot rescale {self.rescaled} of the images: choose rescaled from 0 to 1")
 
     def draw(self, count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """(count, COLUMNS) in float64 on the CPU, a row for each image.
@@ -82,13 +72,13 @@ class Augment:
     @staticmethod
     def uniform(count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """The random numbers that `choose` takes, for images of the in- or of the out-distribution."""
-        # Those of the views come last, so that the others are what they were before there were any.
-        numbers = [
-            torch.rand(count, columns, generator=generator, dtype=torch.float64) for columns in (_UNIFORMS, _OF_VIEWS)
-        ]
+        # Of these, the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to.
+        others = torch.rand(count, 12, generator=generator, dtype=torch.float64)
+        # Whether, how large, and where, down and right: last, so that the others are what they were before views.
+        views = torch.rand(count, 4, generator=generator, dtype=torch.float64)
         if not outside:
-            numbers[1][:, 0] = 1  # which is not below any share
-        return torch.cat(numbers, dim=1)
+            views[:, 0] = 1  # which is not below any share
+        return torch.cat([others, views], dim=1)
 
     def choose(self, uniform: Tensor) -> Tensor:
         """`draw`, from uniform numbers: a batch's, or those of many batches one below the other."""
@@ -98,11 +88,11 @@ class Augment:
         draws = np.empty((len(u), COLUMNS))
         draws[:, :2] = np.floor(u[:, :2] * (2 * self.pad + 1)) - self.pad
         draws[:, 2] = (u[:, 2] < 0.5) & self.flip
-        draws[:, 3:7] = policy.choose(u[:, 3:8]) * self.autoaugment
+        draws[:, 3:7] = operations.choose(u[:, 3:8]) * self.autoaugment
         draws[:, 7:9] = u[:, 8:10]
         draws[:, 9] = (2 * u[:, 10] - 1) * self.degrees
         draws[:, 10] = 1 + (2 * u[:, 11] - 1) * self.scale
-        close, far = (least + (most - least) * u[:, 13] for least, most in (CLOSE, FAR))
+        close, far = (least + (most - least) * u[:, 13] for least, most in (_CLOSE, _FAR))
         draws[:, 11] = np.where(u[:, 12] < self.rescaled / 2, close, np.where(u[:, 12] < self.rescaled, far, 1))
         draws[:, 12:14] = u[:, 14:16]
         return torch.from_numpy(draws)
@@ -113,13 +103,9 @@ class Augment:
         Row i of `draws` belongs to image i.
         """
         if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[1] not in (1, 3):
-            raise BadValue(
-                f"augmentation takes uint8 images NCHW of 1 or 3 channels, not {images.dtype} {tuple(images.shape)}"
-            )
+            raise BadValue(f"augmentation takes uint8 images NCHW, C 1 or 3, not {images.dtype} {tuple(images.shape)}")
         if draws.shape != (len(images), COLUMNS):
-            raise Mismatch(
-                f"augmenting {len(images)} images takes {len(images)} × {COLUMNS} draws, not {tuple(draws.shape)}"
-            )
+            raise Mismatch(f"{len(images)} images take {len(images)} × {COLUMNS} draws, not {tuple(draws.shape)}")
         plan = self.plan(draws, images.shape[2], images.shape[3])
         if images.device.type == "cpu":
             # Bytes have no gradient, and without the books that are kept for one, small operations are 10% faster.
@@ -139,19 +125,15 @@ class Augment:
         rows = draws.numpy()
         first = np.floor(rows[:, 7:9] * (height, width)) - self.cutout // 2
         hole = np.stack([first, first + self.cutout], axis=2).reshape(-1, 4)
-        steps = [policy.steps(rows[:, k], rows[:, k + 1], height, width) for k in (3, 5)]
-        return torch.from_numpy(
-            np.concatenate([rows[:, :3], *steps, hole, self._circle(rows[:, 9:11]), rows[:, 11:]], axis=1)
-        )
-
-    def _circle(self, turns: Array) -> Array:
-        if not (self.degrees or self.scale):
-            return np.zeros_like(turns)
-        # By the mathematics of Python: batched sines may round differently in batches of different size, and then an
-        # image would depend on its neighbours.
-        pairs = [(math.radians(degrees), zoom) for degrees, zoom in turns.tolist()]
-        circle = [(math.cos(angle) / zoom, math.sin(angle) / zoom) for angle, zoom in pairs]
-        return np.array(circle, dtype=np.float64).reshape(-1, 2)
+        steps = [operations.planned(rows[:, k], rows[:, k + 1], height, width) for k in (3, 5)]
+        circle = np.zeros((len(rows), 2))
+        if self.degrees or self.scale:
+            # By the mathematics of Python: batched sines may round differently in batches of different size, and then
+            # an image would depend on its neighbours.
+            turns = [(math.radians(degrees), zoom) for degrees, zoom in rows[:, 9:11].tolist()]
+            pairs = [(math.cos(angle) / zoom, math.sin(angle) / zoom) for angle, zoom in turns]
+            circle = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+        return torch.from_numpy(np.concatenate([rows[:, :3], *steps, hole, circle, rows[:, 11:]], axis=1))
 
     def on_device(self, images: Tensor, plan: Tensor) -> Tensor:
         """`apply` for a plan that lies beside the images, without a word to the host: made for `torch.compile`."""

@@ -19,9 +19,8 @@ def move(images: Tensor, moves: Tensor, margin: int, *, reflect: bool = False) -
     is 1. Rows and columns are whole numbers in [−margin, margin].
     """
     rows, columns, flips = moves.to(torch.int64).unbind(1)
-    if images.device.type == "cpu" and not torch.compiler.is_compiling():
-        return _by_lines(images, rows, columns, flips, margin, reflect)
-    return _by_pixels(images, rows, columns, flips, margin, reflect)
+    way = _by_lines if images.device.type == "cpu" and not torch.compiler.is_compiling() else _by_pixels
+    return way(images, rows, columns, flips, margin, reflect)
 
 
 def _by_lines(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, margin: int, reflect: bool) -> Tensor:
@@ -30,9 +29,7 @@ def _by_lines(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, marg
     count, channels, height, width = images.shape
     high, wide = height + 2 * margin, width + 2 * margin
     if reflect:
-        down, across = (
-            _reflected(torch.arange(-margin, side + margin, device=images.device), side) for side in (height, width)
-        )
+        down, across = (_reflected(torch.arange(-margin, side + margin), side) for side in (height, width))
         framed = images[..., down, :][..., across]
         both = torch.stack([framed, framed.flip(-1)])
     else:
@@ -42,9 +39,9 @@ def _by_lines(images: Tensor, rows: Tensor, columns: Tensor, flips: Tensor, marg
         middle[1] = images.flip(-1)
     pieces = both.as_strided((both.numel() - width + 1, width), (1, 1))
     columns = torch.where(flips == 1, -columns, columns)
-    image = flips * count + torch.arange(count, device=images.device)
-    plane = image[:, None] * channels + torch.arange(channels, device=images.device)
-    line = (margin + rows)[:, None] + torch.arange(height, device=images.device)
+    image = flips * count + torch.arange(count)
+    plane = image[:, None] * channels + torch.arange(channels)
+    line = (margin + rows)[:, None] + torch.arange(height)
     starts = (plane[:, :, None] * high + line[:, None, :]) * wide + (margin + columns)[:, None, None]
     return pieces.index_select(0, starts.reshape(-1)).reshape(images.shape)
 
@@ -70,37 +67,28 @@ def _reflected(places: Tensor, side: int) -> Tensor:
     return torch.minimum(places, period - places)
 
 
-def shears(values: Tensor) -> Tensor:
-    """ShearX by `values`, as in `Image.transform(size, AFFINE, (1, value, 0, 0, 1, 0))`: the top left stays."""
-    return torch.stack([_whole(1, values), _fixed(values), _fixed(0.5 + values * 0.5)], dim=1)
+def lines(name: str, value: float, height: int, width: int) -> list[float]:
+    """The map that `warp` takes for an operation: Pillow's of a shear, a translation or a rotation, else the identity.
 
-
-def shifts(values: Tensor) -> Tensor:
-    """TranslateX by `values` pixels, as in `Image.transform(size, AFFINE, (1, 0, value, 0, 1, 0))`.
-
-    Pillow does this one in floating point; its nearest pixel is ⌊x + ½ + value⌋, a move by whole pixels.
+    ShearX is `Image.transform(size, AFFINE, (1, value, 0, 0, 1, 0))`, TranslateX (1, 0, value, 0, 1, 0), and Rotate
+    `Image.rotate(value)`. By the mathematics of Python, as Pillow's: other libraries may round differently.
     """
-    pixels = torch.floor(values + 0.5).clamp(-_FAR, _FAR)
-    return torch.stack([_whole(1, values), _whole(0, values), pixels * _ONE], dim=1)
-
-
-def turns(degrees: list[float], height: int, width: int) -> list[list[float]]:
-    """Both lines of the maps of `Image.rotate(degrees)`, which is counter-clockwise and about the centre."""
-    result = []
-    for angle in degrees:  # by the mathematics of Python, as Pillow does it: other libraries may round differently
-        radians = -math.radians(angle % 360)
-        cos, sin = round(math.cos(radians), 15), round(math.sin(radians), 15)
-        x = cos * (-width / 2) + sin * (-height / 2) + width / 2
-        y = -sin * (-width / 2) + cos * (-height / 2) + height / 2
-        across = [cos, sin, x + cos * 0.5 + sin * 0.5]
-        down = [-sin, cos, y - sin * 0.5 + cos * 0.5]
-        result.append([float(math.floor(value * _ONE + 0.5)) for value in across + down])
-    return result
-
-
-def stay(count: int) -> Tensor:
-    """The identity, `count` times: (count, 6)."""
-    return torch.tensor([_ONE, 0, 0, 0, _ONE, 0], dtype=torch.float64).repeat(count, 1)
+    # Pillow translates in floating point; its nearest pixel is ⌊x + ½ + value⌋, a move by whole pixels.
+    pixels = min(max(math.floor(value + 0.5), -_FAR), _FAR)
+    radians = -math.radians(value % 360)
+    cos, sin = round(math.cos(radians), 15), round(math.sin(radians), 15)
+    x = cos * (-width / 2) + sin * (-height / 2) + width / 2
+    y = -sin * (-width / 2) + cos * (-height / 2) + height / 2
+    maps = {
+        "ShearX": ((1, value, 0), (0, 1, 0)),
+        "ShearY": ((1, 0, 0), (value, 1, 0)),
+        "TranslateX": ((1, 0, pixels), (0, 1, 0)),
+        "TranslateY": ((1, 0, 0), (0, 1, pixels)),
+        "Rotate": ((cos, sin, x), (-sin, cos, y)),
+    }
+    both = maps.get(name, ((1, 0, 0), (0, 1, 0)))
+    # From the centre of a pixel, where both of its coordinates are ½ more.
+    return [math.floor(number * _ONE + 0.5) for a, b, c in both for number in (a, b, c + a * 0.5 + b * 0.5)]
 
 
 def warp(images: Tensor, maps: Tensor) -> Tensor:
@@ -162,11 +150,3 @@ def view(images: Tensor, views: Tensor) -> Tensor:
     grid = torch.stack([across.expand(-1, height, -1), along.expand(-1, -1, width)], dim=-1)
     seen = grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
     return torch.where(side[:, None] == 1, images, seen)
-
-
-def _fixed(values: Tensor) -> Tensor:
-    return torch.floor(values * _ONE + 0.5)
-
-
-def _whole(number: int, like: Tensor) -> Tensor:
-    return torch.full_like(like, number * _ONE)

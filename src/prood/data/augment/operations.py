@@ -1,26 +1,29 @@
-"""The operations of AutoAugment's search space on bytes, a different one for each image, as Pillow does them.
+"""The operations of AutoAugment's search space on bytes, a different one for each image, and its policy for CIFAR.
 
-There are two ways with the same result. On the CPU each function sees only the rows that need it. On a GPU waiting for
-the host costs more than computing: every function sees every row, and the result is selected. A *step* is a row of
-8 numbers in float64: code, value, and the map of `geometry.warp`, made on the host where float64 is that of Pillow.
+They do what Pillow does, in two ways with the same result. On the CPU each function sees only the rows that need it. On
+a GPU waiting for the host costs more than computing: every function sees every row, and the result is selected. A
+*step* is a row of 8 numbers in float64: code, value, and the map of `geometry.warp`, made on the host where float64 is
+that of Pillow.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from prood.data.augment import geometry
-from prood.data.augment.blends import blend, greyed, smoothed
-from prood.data.augment.tables import TABLES, look_up
+from prood.data.augment.colours import TABLES, blend, greyed, look_up, smoothed
 from prood.errors import BadValue
 
 STEP = 8
 Way = Callable[[Tensor, Tensor], Tensor]
+Array = npt.NDArray[np.float64]
 
-_GEOMETRIC = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
-OPERATIONS = {name: code for code, name in enumerate(("Identity", *_GEOMETRIC, *TABLES, "Color", "Sharpness"))}
+_NAMES = ("Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", *TABLES, "Color", "Sharpness")
+OPERATIONS = {name: code for code, name in enumerate(_NAMES)}
 
 _WARPS = (OPERATIONS["ShearX"], OPERATIONS["Rotate"] + 1)  # from this code up to, but without, that one
 _TABLES = (_WARPS[1], OPERATIONS["Color"])
@@ -52,23 +55,12 @@ def operate(images: Tensor, codes: Tensor, values: Tensor) -> Tensor:
 
 def steps(codes: Tensor, values: Tensor, height: int, width: int) -> Tensor:
     """(n, 8) in float64, on the host: what `by_rows` and `for_all` take for images of this size."""
-    maps = geometry.stay(len(codes))
-    for name, lines, function in (
-        ("ShearX", slice(0, 3), geometry.shears),
-        ("ShearY", slice(3, 6), geometry.shears),
-        ("TranslateX", slice(0, 3), geometry.shifts),
-        ("TranslateY", slice(3, 6), geometry.shifts),
-    ):
-        rows = (codes == OPERATIONS[name]).nonzero()[:, 0]
-        found = function(values[rows])
-        if lines.start:  # down: the map's first two numbers belong to x and y, and y is now the one that moves
-            found = found[:, [1, 0, 2]]
-        maps[rows, lines] = found
-    rows = (codes == OPERATIONS["Rotate"]).nonzero()[:, 0]
-    if len(rows):
-        maps[rows] = torch.tensor(geometry.turns(values[rows].tolist(), height, width), dtype=torch.float64)
-    values = torch.where(codes == OPERATIONS["Invert"], 0, values)  # Invert is Solarize with this threshold
-    return torch.cat([codes.double()[:, None], values[:, None], maps], dim=1)
+    rows = []
+    for code, value in zip(codes.tolist(), values.tolist(), strict=True):
+        name = _NAMES[code]
+        value = 0 if name == "Invert" else value  # which is Solarize with this threshold
+        rows.append([code, value, *geometry.lines(name, value, height, width)])
+    return torch.tensor(rows, dtype=torch.float64).reshape(-1, STEP)
 
 
 def by_rows(images: Tensor, plan: Tensor) -> Tensor:
@@ -83,19 +75,17 @@ def by_rows(images: Tensor, plan: Tensor) -> Tensor:
     result = images.numpy().copy()  # numpy copies whole rows faster
     images, plan = torch.from_numpy(result[order]), torch.from_numpy(plan.numpy()[order])
     parts = []
-    first, last = (at[code] for code in _WARPS)
-    if first < last:
-        parts.append(geometry.warp(images[first:last], plan[first:last, 2:]))
-    first, last = (at[code] for code in _TABLES)
-    if first < last:
+    warps, tables, blends = (slice(at[first], at[end]) for first, end in (_WARPS, _TABLES, _BLENDS))
+    if warps.start < warps.stop:
+        parts.append(geometry.warp(images[warps], plan[warps, 2:]))
+    if tables.start < tables.stop:
         slices = [(slice(at[low], at[high]), function) for low, high, function in _MAKERS if at[low] < at[high]]
         made = [function(images[rows], plan[rows, 1]).expand(-1, images.shape[1], -1) for rows, function in slices]
-        parts.append(look_up(images[first:last], torch.cat(made)))
-    first, last = (at[code] for code in _BLENDS)
-    if first < last:
+        parts.append(look_up(images[tables], torch.cat(made)))
+    if blends.start < blends.stop:
         middle = at[OPERATIONS["Sharpness"]]
-        dull = torch.cat([greyed(images[first:middle]), smoothed(images[middle:last])])
-        parts.append(blend(dull, images[first:last], plan[first:last, 1, None, None, None]))
+        dull = torch.cat([greyed(images[blends.start : middle]), smoothed(images[middle : blends.stop])])
+        parts.append(blend(dull, images[blends], plan[blends, 1, None, None, None]))
     result[order] = torch.cat(parts).numpy()
     return torch.from_numpy(result)
 
@@ -114,3 +104,76 @@ def for_all(images: Tensor, plan: Tensor) -> Tensor:
     # Where nothing is to be done, the map is the identity.
     result = torch.where(within(codes, *_TABLES), look_up(images, tables), geometry.warp(images, plan[:, 2:]))
     return torch.where(within(codes, *_BLENDS), blend(dull, images, values[:, None, None, None]), result)
+
+
+# AutoAugment for CIFAR (Cubuk et al. 2019, Table 7): operation, probability, magnitude of 0 … 9; twice.
+POLICY = (
+    (("Invert", 0.1, 7), ("Contrast", 0.2, 6)),
+    (("Rotate", 0.7, 2), ("TranslateX", 0.3, 9)),
+    (("Sharpness", 0.8, 1), ("Sharpness", 0.9, 3)),
+    (("ShearY", 0.5, 8), ("TranslateY", 0.7, 9)),
+    (("AutoContrast", 0.5, 8), ("Equalize", 0.9, 2)),
+    (("ShearY", 0.2, 7), ("Posterize", 0.3, 7)),
+    (("Color", 0.4, 3), ("Brightness", 0.6, 7)),
+    (("Sharpness", 0.3, 9), ("Brightness", 0.7, 9)),
+    (("Equalize", 0.6, 5), ("Equalize", 0.5, 1)),
+    (("Contrast", 0.6, 7), ("Sharpness", 0.6, 5)),
+    (("Color", 0.7, 7), ("TranslateX", 0.5, 8)),
+    (("Equalize", 0.3, 7), ("AutoContrast", 0.4, 8)),
+    (("TranslateY", 0.4, 3), ("Sharpness", 0.2, 6)),
+    (("Brightness", 0.9, 6), ("Color", 0.2, 8)),
+    (("Solarize", 0.5, 2), ("Invert", 0.0, 3)),
+    (("Equalize", 0.2, 0), ("AutoContrast", 0.6, 0)),
+    (("Equalize", 0.2, 8), ("Equalize", 0.6, 4)),
+    (("Color", 0.9, 9), ("Equalize", 0.6, 6)),
+    (("AutoContrast", 0.8, 4), ("Solarize", 0.2, 8)),
+    (("Brightness", 0.1, 3), ("Color", 0.7, 0)),
+    (("Solarize", 0.4, 5), ("AutoContrast", 0.9, 3)),
+    (("TranslateY", 0.9, 9), ("TranslateY", 0.7, 9)),
+    (("AutoContrast", 0.9, 2), ("Solarize", 0.8, 3)),
+    (("Equalize", 0.8, 8), ("Invert", 0.1, 3)),
+    (("TranslateY", 0.7, 9), ("AutoContrast", 0.9, 1)),
+)
+
+_CODES = np.array([[OPERATIONS[name] for name, _, _ in pair] for pair in POLICY], np.float64)
+_CHANCES = np.array([[chance for _, chance, _ in pair] for pair in POLICY])
+_MAGNITUDES = np.array([[magnitude for _, _, magnitude in pair] for pair in POLICY], np.float64)
+
+
+def choose(uniform: Array) -> Array:
+    """(n, 4): code and signed magnitude of the first operation, then of the second; zeros for one that is left out.
+
+    From 5 uniform numbers per image: the sub-policy; whether the first operation is done, and its sign; the same for
+    the second. Operations without a direction ignore the sign.
+    """
+    pair = (uniform[:, 0] * len(POLICY)).astype(np.int64)
+    done = uniform[:, 1::2] < _CHANCES[pair]
+    signs = np.where(uniform[:, 2::2] < 0.5, -1, 1)
+    return np.stack([_CODES[pair] * done, _MAGNITUDES[pair] * signs * done], axis=2).reshape(-1, 4)
+
+
+def planned(codes: Array, magnitudes: Array, height: int, width: int) -> Array:
+    """`steps` of signed magnitudes, for images of this size."""
+    return _steps(height, width)[(codes * 19 + magnitudes + 9).astype(np.int64)]
+
+
+@lru_cache(maxsize=8)
+def _steps(height: int, width: int) -> Array:
+    """The step of each operation at each of the magnitudes −9 … 9: there are so few that none is made twice."""
+    codes = torch.arange(len(OPERATIONS)).repeat_interleave(19)
+    values = [_value(name, magnitude / 9, height, width) for name in OPERATIONS for magnitude in range(-9, 10)]
+    return steps(codes, torch.tensor(values, dtype=torch.float64), height, width).numpy()
+
+
+def _value(name: str, part: float, height: int, width: int) -> float:
+    """The value of an operation at this part of its magnitude, in [−1, 1], or 0 for one that takes none."""
+    values = {
+        **dict.fromkeys(("ShearX", "ShearY"), 0.3 * part),
+        "TranslateX": 150 / 331 * width * part,
+        "TranslateY": 150 / 331 * height * part,
+        "Rotate": 30 * part,
+        **dict.fromkeys(("Contrast", "Color", "Brightness", "Sharpness"), 1 + 0.9 * part),
+        "Solarize": 256 * (1 - abs(part)),
+        "Posterize": 8 - round(4 * abs(part)),
+    }
+    return values.get(name, 0)

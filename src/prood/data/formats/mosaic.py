@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from prood.data.images import ImageSet
+from prood.data.formats import reading
+from prood.data.images import ImageSet, Shape
 from prood.errors import Damaged, NoAccess, NotFound
 
 T = TypeVar("T")
@@ -42,19 +43,18 @@ def about_count(path: Path) -> int:
     return sum(_opened(sheet, lambda found: found.height) // _SIDE * _COLUMNS for sheet in _sheets(path))
 
 
-def read_mosaic(path: Path, shape: tuple[int, int, int] | None = None, *, name: str | None = None) -> ImageSet:
+def read_mosaic(path: Path, shape: Shape | None = None, *, name: str | None = None) -> ImageSet:
     """All tiles of the sheets, row by row; as many as there are labels, or all but the black ones at the very end.
 
     The set is called `name`, or else by its path. It is 32×32 whatever `shape` is.
     """
     tiles = [_tiles(sheet) for sheet in _sheets(path)]
     labels = _labels(_labels_file(path))
-    last = len(tiles[-1])
-    # What is left over in the last row of the last sheet is black.
-    while last and not tiles[-1][last - 1].any():
-        last -= 1
     images = np.concatenate(tiles)
-    shown = len(images) - len(tiles[-1]) + last
+    shown = len(images)
+    # What is left over in the last row of the last sheet is black.
+    while shown > len(images) - len(tiles[-1]) and not images[shown - 1].any():
+        shown -= 1
     name = name or f"mosaic:{path}"
     if labels is None:
         if shown == 0:
@@ -95,29 +95,19 @@ def _tiles(path: Path) -> NDArray[np.uint8]:
 
 def _opened(path: Path, look: Callable[[Image.Image], T]) -> T:
     """What `look` makes of a sheet, whose size is checked before anything is decoded."""
-    try:
-        with Image.open(path, formats=["WEBP"]) as sheet:
-            width, height = sheet.size
-            if width == _COLUMNS * _SIDE and height % _SIDE == 0:
-                return look(sheet)
-    # Pillow raises SyntaxError, ValueError and others besides OSError for a broken file.
-    except Exception as error:
-        raise Damaged(f"cannot read the sheet {path} ({type(error).__name__}): get it again") from error
-    raise Damaged(
-        f"the sheet {path} has {width} × {height} pixels: it must be {_COLUMNS * _SIDE} wide and a multiple of "
-        f"{_SIDE} high"
-    )
+    with reading(f"the sheet {path}", "get it again"), Image.open(path, formats=["WEBP"]) as sheet:
+        width, height = sheet.size
+        if width == _COLUMNS * _SIDE and height % _SIDE == 0:
+            return look(sheet)
+    right = f"{_COLUMNS * _SIDE} wide and a multiple of {_SIDE} high"
+    raise Damaged(f"the sheet {path} has {width} × {height} pixels: it must be {right}")
 
 
 def _labels(path: Path) -> NDArray[np.int64] | None:
     if not path.exists():
         return None
-    try:
-        with path.open("rb") as file:
-            labels = np.load(file, allow_pickle=False)
-    # NumPy's parser fails in many ways on a broken file.
-    except Exception as error:
-        raise Damaged(f"cannot read labels from {path} ({type(error).__name__}): get it again") from error
+    with reading(f"labels from {path}", "get it again"), path.open("rb") as file:
+        labels = np.load(file, allow_pickle=False)
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise Damaged(f"{path} holds no list of integers: write it with numpy.save(path, labels)")
     return labels.astype(np.int64)
@@ -126,7 +116,5 @@ def _labels(path: Path) -> NDArray[np.int64] | None:
 def _classes(path: Path) -> tuple[str, ...] | None:
     if not path.exists():
         return None
-    try:
+    with reading(f"the names of the classes in {path}", "write a name a line in UTF-8"):
         return tuple(path.read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError) as error:
-        raise Damaged(f"cannot read the names of the classes in {path}: write a name a line in UTF-8") from error

@@ -17,22 +17,16 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from prood.data.sources import Shape
+from prood.data.images import Shape
 from prood.errors import Damaged, Mismatch
 
-BILINEAR = Image.Resampling.BILINEAR
+_FILTERS = Image.Resampling
+BILINEAR = _FILTERS.BILINEAR
 
-# A single filter gives a set away, see `prood.data.photographs`.
-MIXED = (
-    Image.Resampling.BOX,
-    Image.Resampling.BILINEAR,
-    Image.Resampling.HAMMING,
-    Image.Resampling.BICUBIC,
-    Image.Resampling.LANCZOS,
-)
+# A single filter gives a set away, see `prood.data.bundled`.
+MIXED = (_FILTERS.BOX, _FILTERS.BILINEAR, _FILTERS.HAMMING, _FILTERS.BICUBIC, _FILTERS.LANCZOS)
 
 _MODES = {1: "L", 3: "RGB"}
-_GREY = ("1", "L", "LA")
 
 
 class DamagedPicture(Damaged):
@@ -52,7 +46,10 @@ def decode(source: Path | bytes, name: str = "") -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(BytesIO(source)) as image:
-                _refuse_bomb(image)
+                # Pillow itself only warns up to twice its limit.
+                limit = Image.MAX_IMAGE_PIXELS
+                if limit is not None and image.width * image.height > limit:
+                    raise Image.DecompressionBombError(f"{image.width}×{image.height} pixels are more than {limit}")
                 image.load()
                 return plain(image)
     # A damaged picture fails in a dozen ways, each decoder in its own.
@@ -73,8 +70,7 @@ def own_shape(image: Image.Image) -> Shape:
 
 def fit(image: Image.Image, shape: Shape, resample: Image.Resampling = BILINEAR) -> Tensor:
     """The largest rectangle with the target's aspect around the centre, resized: uint8 (C, H, W)."""
-    _, height, width = shape
-    return _tensor(image, shape, resample, _centre(image.size, width, height))
+    return _tensor(image, shape, resample, _centre(image.size, shape[2], shape[1]))
 
 
 def crop(image: Image.Image, shape: Shape, resample: Image.Resampling = BILINEAR) -> Tensor:
@@ -91,12 +87,11 @@ def _centre(size: tuple[int, int], width: int, height: int) -> tuple[int, int, i
     # Whole pixels: half a pixel to the side would blur a picture that only has to be cut.
     across, down = size
     if across * height > down * width:
-        keep = max(1, (2 * down * width + height) // (2 * height))
-        left = (across - keep) // 2
-        return left, 0, left + keep, down
-    keep = max(1, (2 * across * height + width) // (2 * width))
-    top = (down - keep) // 2
-    return 0, top, across, top + keep
+        across = max(1, (2 * down * width + height) // (2 * height))
+    else:
+        down = max(1, (2 * across * height + width) // (2 * width))
+    left, top = (size[0] - across) // 2, (size[1] - down) // 2
+    return left, top, left + across, top + down
 
 
 def _tensor(image: Image.Image, shape: Shape, how: Image.Resampling, box: tuple[int, int, int, int]) -> Tensor:
@@ -121,7 +116,7 @@ def plain(image: Image.Image) -> Image.Image:
         return Image.fromarray(shown)
     if image.mode in ("I", "F"):
         raise ValueError("its pixels are 32-bit numbers of unknown range; save it with 8 bits a channel")
-    mode = "L" if image.mode in _GREY else "RGB"
+    mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
     hidden = image.info.get("transparency")
     if isinstance(hidden, tuple) and max(hidden) > 255:  # of a PNG with 16 bits a channel, whose upper 8 are here
         image.info["transparency"] = tuple(value >> 8 for value in hidden)
@@ -129,13 +124,6 @@ def plain(image: Image.Image) -> Image.Image:
         colours = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", colours.size, (0, 0, 0, 255)), colours)
     return image if image.mode == mode else image.convert(mode)
-
-
-def _refuse_bomb(image: Image.Image) -> None:
-    # Pillow itself only warns up to twice its limit.
-    limit = Image.MAX_IMAGE_PIXELS
-    if limit is not None and image.width * image.height > limit:
-        raise Image.DecompressionBombError(f"{image.width}×{image.height} pixels are more than {limit}")
 
 
 def _reason(error: Exception) -> str:

@@ -44,11 +44,8 @@ def archive_kind(content: bytes) -> str | None:
             names = {name.partition("/")[2] for name in archive.namelist()}
     except zipfile.BadZipFile:
         return None
-    if "archive_format" in names or "models/model.json" in names:
-        return "export"
-    if "constants.pkl" in names:
-        return "torchscript"
-    return "weights" if "data.pkl" in names else None
+    kinds = {"archive_format": "export", "models/model.json": "export", "constants.pkl": "torchscript"}
+    return next((kinds[name] for name in kinds if name in names), "weights" if "data.pkl" in names else None)
 
 
 def checked_export(content: bytes) -> bytes:
@@ -92,14 +89,11 @@ def _members(content: bytes) -> dict[str, bytes]:
 
 def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Every text in the description of a program, under the nearest key."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _strings(inner, name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner, key)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         yield key, value
+    elif isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else ((key, one) for one in value):
+            yield from _strings(inner, name)
 
 
 def _harmless(text: str) -> bool:
@@ -112,20 +106,17 @@ def _harmless(text: str) -> bool:
 
 
 def _plain(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call):
-        function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        return name in _FUNCTIONS
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("size", "stride", "storage_offset", "shape")
-    if isinstance(node, ast.Name):
-        return not node.id.startswith("_")
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.fullmatch(r"[a-zA-Z]\w*", node.value) is not None
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name in _FUNCTIONS
+        case ast.Attribute(attr=name):
+            return name in ("size", "stride", "storage_offset", "shape")
+        case ast.Name(id=name):
+            return not name.startswith("_")
+        case ast.Constant(value=str(text)):
+            return re.fullmatch(r"[a-zA-Z]\w*", text) is not None
     return isinstance(node, _HARMLESS)
 
 
 def _refused(what: str) -> ProodError:
-    return Unsupported(
-        f"the .pt2 holds {what}, and Prood opens only networks of plain tensor operations: export it to ONNX instead"
-    )
+    return Unsupported(f"the .pt2 holds {what}, and not plain tensor operations alone: export it to ONNX instead")

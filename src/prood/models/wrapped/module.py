@@ -13,15 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from prood.atomic import write_bytes
-from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
+from prood.errors import BadValue, Damaged, Mismatch, NoAccess, NotFound, UnknownName, Unsupported, first_line
 from prood.models.architectures import architecture, build
-from prood.models.wrapped.foreign import first_line
-from prood.models.wrapped.outputs import logits_of
 from prood.models.wrapped.packages import build_network
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.programs import ENDINGS, Program, open_program, sha256
-
-LAYOUTS = ("NCHW", "NHWC")
 
 
 @dataclass(frozen=True)
@@ -45,10 +41,10 @@ class Facts:
     model: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        known = (*ENDINGS, "torchvision", "timm", "hf", "prood")
-        stored = self.kind in ENDINGS
-        if self.kind not in known or self.layout not in LAYOUTS or self.classes < 2 or (self.batch or 1) < 1:
+        known = self.kind in (*ENDINGS, "torchvision", "timm", "hf", "prood") and self.layout in ("NCHW", "NHWC")
+        if not known or self.classes < 2 or (self.batch or 1) < 1:
             raise Damaged(f"no wrapped classifier is of kind {self.kind!r} with {self.classes} classes, as is written")
+        stored = self.kind in ENDINGS
         if stored and (not self.file or not self.sha256 or Path(self.file).name != self.file):
             raise Damaged(f"a wrapped {self.kind} classifier has a file beside the model's, not {self.file!r}")
         if not stored and not isinstance(self.model, Mapping):
@@ -82,10 +78,9 @@ class Wrapped(nn.Module):
         self.program: Program | None = None  # no module, so what is in it is no part, and is not saved twice
         self.path: Path | None = None
         self.content: bytes | None = None  # of a program that lies in no folder of ours yet
-        prepares = facts.preprocessing
         self.register_buffer("digest", torch.tensor(list(facts.digest()), dtype=torch.uint8))
-        self.register_buffer("mean", torch.tensor(prepares.mean).view(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(prepares.std).view(-1, 1, 1), persistent=False)
+        self.register_buffer("mean", torch.tensor(facts.preprocessing.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(facts.preprocessing.std).view(-1, 1, 1), persistent=False)
 
     @property
     def architecture(self) -> dict[str, Any]:
@@ -97,10 +92,8 @@ class Wrapped(nn.Module):
             # The smallest normal number: what underflowed to zero has no finite logarithm, and no gradient.
             logits = logits.clamp_min(torch.finfo(logits.dtype).tiny).log()
         if logits.shape != (images.shape[0], self.facts.classes):
-            raise Mismatch(
-                f"the classifier returned {tuple(logits.shape)} for {len(images)} images, and {self.facts.classes} "
-                "classes when it was wrapped"
-            )
+            expected = f"{self.facts.classes} classes when it was wrapped"
+            raise Mismatch(f"the classifier returned {tuple(logits.shape)} for {len(images)} images, and {expected}")
         return logits
 
     def answer(self, images: Tensor) -> Tensor:
@@ -163,8 +156,7 @@ class Wrapped(nn.Module):
 @architecture("wrapped")
 def _wrapped(**facts: Any) -> nn.Module:
     try:
-        values = facts | {"preprocessing": Preprocessing.of(facts["preprocessing"])}
-        read = Facts(**values)
+        read = Facts(**(facts | {"preprocessing": Preprocessing.of(facts["preprocessing"])}))
     except (KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"the description of a wrapped classifier cannot be read: {first_line(error)}") from None
     if read.model is None:
@@ -174,3 +166,50 @@ def _wrapped(**facts: Any) -> nn.Module:
 
 def wrapped_parts(model: nn.Module) -> list[Wrapped]:
     return [part for part in model.modules() if isinstance(part, Wrapped)]
+
+
+def logits_of(returned: Any, *, output: str | int | None = None) -> Tensor:
+    """The logits, or probabilities, among what was returned: a tensor, or the entry `output` of a mapping or a tuple.
+
+    Without `output` it is the tensor itself, the entry called logits, or the only one there is. Axes of length one
+    behind the classes, as a fully convolutional network leaves them, are dropped.
+    """
+    values = _chosen(returned, output)
+    while values.ndim > 2 and values.shape[-1] == 1:
+        values = values.squeeze(-1)
+    if values.ndim != 2 or not values.is_floating_point():
+        found = f"{values.dtype} of shape {tuple(values.shape)}"
+        raise Unsupported(f"the classifier returns {found}: it must return logits or probabilities, (images, classes)")
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def look_like_probabilities(values: Tensor) -> bool:
+    """Whether every row is a distribution. Logits of several images are not, but by a miracle."""
+    within = bool(((values >= 0) & (values <= 1 + 1e-3)).all())
+    return within and bool(((values.double().sum(1) - 1).abs() < 1e-2).all())
+
+
+def _chosen(returned: Any, output: str | int | None) -> Tensor:
+    if isinstance(returned, Tensor):
+        if output is not None:
+            raise UnknownName(f"the classifier returns one tensor, and none that is called {output!r}")
+        return returned
+    if isinstance(returned, Mapping):
+        entries: Mapping[Any, Any] = returned
+    else:
+        entries = dict(enumerate(returned)) if isinstance(returned, tuple | list) else getattr(returned, "__dict__", {})
+    tensors = {name: value for name, value in entries.items() if isinstance(value, Tensor)}
+    if output is not None:
+        name = int(output) if str(output).isdigit() and output not in tensors else output
+        if name not in tensors:
+            raise UnknownName(f"the classifier returns nothing that is called {output!r}, but {_listed(tensors)}")
+        return tensors[name]
+    if "logits" in tensors:
+        return tensors["logits"]
+    if len(tensors) != 1:
+        raise BadValue(f"the classifier returns {_listed(tensors)}: say which are the logits with --output")
+    return next(iter(tensors.values()))
+
+
+def _listed(tensors: Mapping[Any, Tensor]) -> str:
+    return ", ".join(f"{name} of shape {tuple(value.shape)}" for name, value in tensors.items()) or "no tensor"

@@ -10,19 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prood.errors import BadValue, Diverged, Mismatch, NoAccess, NotFound, ProodError, Unsupported
+from prood.errors import BadValue, Diverged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.models.architectures import spec_of
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD
-from prood.models.wrapped.foreign import first_line
-from prood.models.wrapped.module import Facts, Wrapped
-from prood.models.wrapped.outputs import look_like_probabilities
+from prood.models.wrapped.module import Facts, Wrapped, look_like_probabilities
 from prood.models.wrapped.packages import open_network
 from prood.models.wrapped.preprocessing import Preprocessing
-from prood.models.wrapped.programs import ENDINGS, content_of, kind_of, open_program, sha256
-from prood.models.wrapped.source import Source
-
-PACKAGES = ("torchvision", "timm", "hf")
+from prood.models.wrapped.programs import ENDINGS, Source, content_of, in_one_line, kind_of, open_program, sha256
 
 
 @dataclass(frozen=True)
@@ -54,19 +49,18 @@ def open_classifier(
     A few images are tried: what does not take them, answers NaN or answers otherwise the next time is refused.
     """
     options = options or WrapOptions()
-    classes = options.classes
-    source = _found(str(classifier), options, None if classes is None else len(classes))
+    source = _found(str(classifier), options)
     shape = (int(image[0]), int(image[1]), int(image[2]))
     facts = _facts(source, options, shape)
     images = trial_images(shape)
-    answer = _raw(_made(facts, source), images, source)
+    answer = _raw(_made(facts, source), images)
     count = answer.shape[1]
     if count < 2:
         raise Unsupported(f"{classifier} returns one number for an image: a classifier has two classes or more")
     is_softmax = look_like_probabilities(answer) if options.probabilities is None else options.probabilities
     if is_softmax and not (answer >= 0).all():
         raise Unsupported(f"{classifier} returns negative numbers: they are logits and no probabilities")
-    names = source.names if classes is None else classes
+    names = source.names if options.classes is None else options.classes
     if names is not None and len(names) != count:
         raise Mismatch(f"{classifier} has {count} classes, and there are {len(names)} names for them")
     wrapped = _made(replace(facts, classes=count, probabilities=is_softmax), source)
@@ -81,10 +75,11 @@ def trial_images(shape: tuple[int, int, int]) -> Tensor:
     return torch.cat([noise, ramp, torch.full((1, *shape), 0.5)])
 
 
-def _found(text: str, options: WrapOptions, classes: int | None) -> Source:
+def _found(text: str, options: WrapOptions) -> Source:
     package, colon, name = text.partition(":")
-    if colon and package in PACKAGES:
-        return open_network(package, name, weights=options.weights, classes=classes)
+    if colon and package in ("torchvision", "timm", "hf"):
+        count = None if options.classes is None else len(options.classes)
+        return open_network(package, name, weights=options.weights, classes=count)
     if options.weights is not None:
         raise BadValue("--weights belongs to torchvision:NAME and timm:NAME: this classifier has its own")
     path = Path(text)
@@ -92,7 +87,13 @@ def _found(text: str, options: WrapOptions, classes: int | None) -> Source:
         return _program(path)
     if path.suffix in (*ENDINGS.values(), ".pth"):
         raise NotFound(f"there is no file {path}: name a classifier's file, a run, or torchvision:, timm: or hf:NAME")
-    return _of_ours(text)
+    from prood.models.files import load
+
+    network, about = load(text)
+    if isinstance(network, Discriminator | ProoD | Wrapped):
+        raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
+    names = None if about.classes is None else tuple(about.classes)
+    return Source("prood", network=network, model=spec_of(network), names=names)
 
 
 def _program(path: Path) -> Source:
@@ -102,55 +103,27 @@ def _program(path: Path) -> Source:
         raise NoAccess(f"cannot read {path}: {error.strerror or error}") from None
     kind = kind_of(path, content)
     program = open_program(kind, content)
-    weights = () if program.network is None else program.network.parameters()
-    first = next((weight for weight in weights if weight.ndim == 4), None)
-    return Source(
-        kind,
-        path=path,
-        content=content,
-        program=program,
-        channels=None if first is None else int(first.shape[1]),
-        names=_names_in(program.notes),
-    )
-
-
-def _of_ours(text: str) -> Source:
-    from prood.models.files import load
-
-    network, about = load(text)
-    if isinstance(network, Discriminator | ProoD | Wrapped):
-        raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
-    first = next((value for value in network.parameters() if value.ndim == 4), None)
-    return Source(
-        "prood",
-        network=network,
-        model=spec_of(network),
-        channels=None if first is None else int(first.shape[1]),
-        names=None if about.classes is None else tuple(about.classes),
-    )
+    return Source(kind, path=path, content=content, program=program, names=_names_in(program.notes))
 
 
 def _facts(source: Source, options: WrapOptions, shape: tuple[int, int, int]) -> Facts:
     """All but the number of classes, which is known once it has answered."""
     axes = None if source.program is None else source.program.shape
-    layout, batch, declared = _declared(axes, shape)
-    channels = source.channels if source.channels in (1, 3) and axes is None else declared[0]
-    own = source.preprocessing or Preprocessing(options.image or (channels, *declared[1:]))
+    layout, batch, (channels, height, width) = _declared(axes, shape)
+    network = source.network if source.program is None else source.program.network
+    if axes is None and network is not None:  # guessed from the first convolution, where nothing else is known
+        first = next((int(weight.shape[1]) for weight in network.parameters() if weight.ndim == 4), 0)
+        channels = first if first in (1, 3) else channels
+    own = source.preprocessing or Preprocessing(options.image or (channels, height, width))
     given = {name: getattr(options, name) for name in ("image", "resize", "interpolation", "mean", "std")}
     if options.image is not None and options.resize is None:
         given["resize"] = options.image[1:]  # a size that was given is the whole image's, with nothing cut off
     preprocessing = replace(own, **{name: value for name, value in given.items() if value is not None})
+    output = source.output if options.output is None else options.output
     digest = None if source.content is None else sha256(source.content)
+    file = None if digest is None else f"classifier-{digest[:12]}{ENDINGS[source.kind]}"
     return Facts(
-        source.kind,
-        2,
-        preprocessing,
-        output=source.output if options.output is None else options.output,
-        layout=layout,
-        batch=batch,
-        file=None if digest is None else f"classifier-{digest[:12]}{ENDINGS[source.kind]}",
-        sha256=digest,
-        model=source.model,
+        source.kind, 2, preprocessing, output, layout=layout, batch=batch, file=file, sha256=digest, model=source.model
     )
 
 
@@ -174,24 +147,15 @@ def _made(facts: Facts, source: Source) -> Wrapped:
     return wrapped.eval()
 
 
-def _raw(wrapped: Wrapped, images: Tensor, source: Source) -> Tensor:
+def _raw(wrapped: Wrapped, images: Tensor) -> Tensor:
     """What the classifier itself returns, before it is known to be logits or probabilities."""
-    try:
-        with torch.no_grad():
-            answer = wrapped.answer(images)
-    except ProodError:
-        raise
-    except Exception as error:  # whatever a foreign network raises for images that it does not take
-        raise Mismatch(
-            f"the {source.kind} classifier does not take images as {wrapped.facts.preprocessing} "
-            f"({first_line(error)}): say what it takes with --image 3x224x224"
-        ) from None
+    fault = f"the classifier does not take images as {wrapped.facts.preprocessing}, say --image 3x224x224 or the like"
+    with in_one_line(fault, Mismatch), torch.no_grad():
+        answer = wrapped.answer(images)
     if len(answer) != len(images):
         raise Unsupported(f"the classifier returned {len(answer)} answers to {len(images)} images")
     if not answer.isfinite().all():
-        raise Diverged(
-            "the classifier answers NaN or infinity to plain images: look at its weights, and at --mean and --std"
-        )
+        raise Diverged("the classifier answers NaN or infinity: look at its weights, and at --mean and --std")
     return answer
 
 
@@ -201,10 +165,8 @@ def _try(wrapped: Wrapped, images: Tensor) -> None:
     first, again, alone = wrapped(images), wrapped(images), wrapped(images[:1])
     slack = 1e-3 * (1 + first.abs().max())
     if (first - again).abs().max() > slack or (first[:1] - alone).abs().max() > slack:
-        raise Unsupported(
-            "the classifier answers an image otherwise the next time, or in another batch, as in training mode: call "
-            ".eval() on it before the export"
-        )
+        fault = "the classifier answers an image otherwise the next time, or in another batch, as in training mode"
+        raise Unsupported(f"{fault}: call .eval() on it before the export")
 
 
 def _names_in(notes: Any) -> tuple[str, ...] | None:

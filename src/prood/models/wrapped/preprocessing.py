@@ -40,19 +40,16 @@ class Preprocessing:
         if channels not in (1, 3) or min(height, width) < 1:
             raise BadValue(f"a classifier takes grey or colour images, (1 or 3, height, width), not {self.image}")
         if self.interpolation not in INTERPOLATIONS:
-            raise UnknownName(
-                f"unknown interpolation {self.interpolation!r}: choose one of {', '.join(INTERPOLATIONS)}, the nearest "
-                "to the model's own"
-            )
+            choices = f"choose one of {', '.join(INTERPOLATIONS)}, the nearest to the model's own"
+            raise UnknownName(f"unknown interpolation {self.interpolation!r}: {choices}")
         sides = (self.resize,) if isinstance(self.resize, int) else self.resize or ()
         if any(side < 1 for side in sides):
             raise BadValue(f"an image is resized to sides of one pixel at least, not {self.resize}")
-        for name, values in {"mean": self.mean, "std": self.std}.items():
-            if len(values) not in (1, channels):
-                raise BadValue(f"{name} has {len(values)} numbers: give one, or one for each of {channels} channels")
         if not all(value > 0 for value in self.std):
             raise BadValue(f"every std is positive, not {self.std}")
         for name, values in {"mean": self.mean, "std": self.std}.items():
+            if len(values) not in (1, channels):
+                raise BadValue(f"{name} has {len(values)} numbers: give one, or one for each of {channels} channels")
             if not all(abs(value) <= _LARGEST for value in values):  # written so that NaN fails it
                 raise BadValue(f"every {name} is a finite number, not {values}: give the classifier's own")
 
@@ -78,7 +75,8 @@ class Preprocessing:
             words.append(f"cut from {size}")
         words.append(self.interpolation)
         plain = set(self.mean) == {0.0} and set(self.std) == {1.0}
-        words.append("pixels in [0, 1]" if plain else f"mean {_listed(self.mean)}, std {_listed(self.std)}")
+        mean, std = (" ".join(f"{value:g}" for value in values) for values in (self.mean, self.std))
+        words.append("pixels in [0, 1]" if plain else f"mean {mean}, std {std}")
         return ", ".join(words)
 
     def fitted(self, images: Tensor) -> Tensor:
@@ -86,7 +84,8 @@ class Preprocessing:
         channels, height, width = self.image
         images = _resized(images, self._size(images), self.interpolation)
         if images.shape[-2] < height or images.shape[-1] < width:
-            raise BadValue(f"an image of {_by(images)} is too small to cut {height}×{width} from: resize it to more")
+            size = "×".join(map(str, images.shape[-2:]))
+            raise BadValue(f"an image of {size} is too small to cut {height}×{width} from: resize it to more")
         # Halves are rounded as torchvision and timm do it.
         top, left = round((images.shape[-2] - height) / 2), round((images.shape[-1] - width) / 2)
         return _recoloured(images[..., top : top + height, left : left + width], channels)
@@ -123,11 +122,3 @@ def _recoloured(images: Tensor, channels: int) -> Tensor:
         weights = torch.tensor(_LUMA, dtype=images.dtype, device=images.device)
         return (images * weights[:, None, None]).sum(1, keepdim=True)
     raise Mismatch(f"images with {given} channels cannot be made into images with {channels}")
-
-
-def _by(images: Tensor) -> str:
-    return f"{images.shape[-2]}×{images.shape[-1]}"
-
-
-def _listed(values: tuple[float, ...]) -> str:
-    return " ".join(f"{value:g}" for value in values)

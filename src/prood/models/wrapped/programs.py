@@ -1,9 +1,11 @@
 """Classifiers that are files: ONNX, TorchScript, torch.export. Always opened from bytes whose hash was checked."""
 
 import hashlib
+import importlib
 import io
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from prood.errors import Damaged, ProodError, Unsupported
+from prood.errors import Damaged, MissingPackage, ProodError, Unsupported, first_line
 from prood.models.wrapped.archives import archive_kind, checked_export
-from prood.models.wrapped.foreign import first_line, imported
+from prood.models.wrapped.preprocessing import Preprocessing
 
 ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "export": ".pt2"}
 _EXPORT = "pip install 'prood[export]'"
@@ -34,6 +36,44 @@ class Program:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A classifier and what it says of itself: a network from a package or of our own, or the program in a file.
+
+    `content` are the bytes that the program was opened from; `model` is what the network is built from again.
+    """
+
+    kind: str
+    network: nn.Module | None = None
+    model: Mapping[str, Any] | None = None
+    path: Path | None = None
+    content: bytes | None = None
+    program: Program | None = None
+    preprocessing: Preprocessing | None = None
+    names: tuple[str, ...] | None = None
+    output: str | int | None = None
+
+
+def imported(name: str, install: str) -> Any:
+    """Somebody else's module, or one line that says what to install."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision beside a torch that it was not built for
+        fault = f"this classifier needs {name}, which cannot be imported ({first_line(error)})"
+        raise MissingPackage(f"{fault}: install it with {install}") from None
+
+
+@contextmanager
+def in_one_line(fault: str, kind: type[ProodError] = Unsupported) -> Iterator[None]:
+    """Whatever foreign code raises becomes one line: no network, files that are missing, a package's own errors."""
+    try:
+        yield
+    except ProodError:
+        raise
+    except Exception as error:
+        raise kind(f"{fault}: {first_line(error)}") from None
+
+
 def kind_of(path: Path, content: bytes) -> str:
     """Which of `ENDINGS` the file is, by what it holds; a file of bare weights is refused."""
     if path.suffix == ".onnx":
@@ -42,10 +82,8 @@ def kind_of(path: Path, content: bytes) -> str:
     if kind in ENDINGS:
         return kind
     if kind == "weights" or path.suffix in (".pth", ".ckpt", ".bin"):
-        raise Unsupported(
-            f"{path} holds weights without a network, as a pickle, which Prood never loads: export the model to ONNX "
-            "or with torch.export, or give weights as --weights FILE.safetensors with torchvision:NAME or timm:NAME"
-        )
+        advice = "export the model to ONNX or .pt2, or give --weights FILE.safetensors to torchvision:NAME or timm:NAME"
+        raise Unsupported(f"{path} holds weights without a network, in a pickle, which Prood never loads: {advice}")
     raise Unsupported(f"{path} is neither ONNX (.onnx) nor TorchScript (.pt) nor an exported program (.pt2)")
 
 
@@ -55,15 +93,11 @@ def content_of(path: Path) -> bytes:
     if path.suffix != ".onnx":
         return content
     onnx = imported("onnx", _EXPORT)
-    try:
+    with in_one_line(f"cannot read {path} as ONNX", Damaged):
         graph = onnx.load_model_from_string(content)
-        outside = [one for one in onnx.external_data_helper._get_all_tensors(graph) if one.data_location == 1]
-        if not outside:
-            return content
-        whole: bytes = onnx.load(path).SerializeToString()
-    except Exception as error:  # protobuf's errors, files that are missing, graphs of 2 GiB
-        raise Damaged(f"cannot read {path} as ONNX: {first_line(error)}") from None
-    return whole
+        if any(one.data_location == 1 for one in onnx.external_data_helper._get_all_tensors(graph)):
+            content = onnx.load(path).SerializeToString()
+    return content
 
 
 def sha256(content: bytes) -> str:
@@ -71,14 +105,13 @@ def sha256(content: bytes) -> str:
 
 
 def open_program(kind: str, content: bytes) -> Program:
-    """The program in these bytes, in eval mode and on the CPU."""
+    """The program in these bytes, in eval mode and on the CPU; its weights are constants."""
     opener = {"onnx": _open_onnx, "torchscript": _open_torchscript, "export": _open_export}[kind]
-    try:
-        return opener(content)
-    except ProodError:
-        raise
-    except Exception as error:  # foreign loaders raise what they like
-        raise Unsupported(f"the classifier's file cannot be opened as {kind}: {first_line(error)}") from None
+    with in_one_line(f"the classifier's file cannot be opened as {kind}"):
+        program = opener(content)
+    for parameter in program.network.parameters() if program.network is not None else ():
+        parameter.requires_grad_(False)
+    return program
 
 
 def _open_onnx(content: bytes) -> Program:
@@ -96,10 +129,7 @@ def _open_onnx(content: bytes) -> Program:
 
     def run(images: Tensor) -> dict[str, Tensor]:
         if images.requires_grad and torch.is_grad_enabled():
-            raise Unsupported(
-                "the classifier runs in onnxruntime, which has no gradients: attack it by 'prood evaluate' with "
-                "--attacks square"
-            )
+            raise Unsupported("onnxruntime has no gradients: attack it by 'prood evaluate' with --attacks square")
         values = session.run(outputs, {name: np.ascontiguousarray(images.cpu().numpy().astype(kind))})
         # Sequences and maps, as scikit-learn's exporters add them, are no tensors.
         arrays = {key: value for key, value in zip(outputs, values, strict=True) if isinstance(value, np.ndarray)}
@@ -114,7 +144,6 @@ def _open_torchscript(content: bytes) -> Program:
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's word on TorchScript is for those who export
         network = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
     network.eval()
-    _freeze(network)
     return Program(network, network)
 
 
@@ -126,10 +155,4 @@ def _open_export(content: bytes) -> Program:
     (entry,) = (node for node in program.graph.nodes if node.op == "placeholder" and node.name == names[0])
     shape = tuple(axis if isinstance(axis, int) else None for axis in entry.meta["val"].shape)
     network = program.module()
-    _freeze(network)
     return Program(network, network, shape)
-
-
-def _freeze(network: nn.Module) -> None:
-    for parameter in network.parameters():
-        parameter.requires_grad_(False)

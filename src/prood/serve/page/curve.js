@@ -20,6 +20,7 @@ export class Curve {
   constructor(eps, image, { limits, threshold }) {
     Object.assign(this, { eps, image, most: limits.radii, threshold });
     this.known = new Map();
+    this.proven = new Map();
     this.radius = -1; // that of the certificate; −1: there is none
   }
 
@@ -46,13 +47,16 @@ export class Curve {
 
   /** Whether all images in that ball are provably rejected; null without a threshold. */
   rejected(at) {
-    return this.threshold === null ? null : this.bound(at) < this.threshold;
+    return this.threshold === null ? null : this.eps.slice(at).some((eps) => this.proven.get(eps));
   }
 
   async ask(eps, signal, options = {}) {
     const { certificates } = await post("v1/certify", this.image, { eps: eps.join(","), ...options }, signal);
-    const [{ upper_bound: bounds, radius, confidence, accepted }] = certificates;
-    eps.forEach((one, place) => this.known.set(one, bounds[place]));
+    const [{ upper_bound: bounds, rejected, radius, confidence, accepted }] = certificates;
+    eps.forEach((one, place) => {
+      this.known.set(one, bounds[place]);
+      this.proven.set(one, rejected[place]);
+    });
     this.radius = Math.max(this.radius, radius ?? -1);
     Object.assign(this, { confidence, accepted });
   }

@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 import shutil
 import subprocess
@@ -13,10 +14,10 @@ import torch
 from PIL import Image
 
 from prood.atomic import locked
-from prood.data.formats import cache
-from prood.data.formats.cache import cached, open_cache
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED
+from prood.data.public import openimages as cache
+from prood.data.public.openimages import cached, open_cache
 from prood.errors import Damaged, NoAccess
 
 SHAPE = (3, 8, 8)
@@ -80,7 +81,8 @@ def test_the_bytes_do_not_depend_on_workers_or_chunks(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, chunk: int
 ) -> None:
     monkeypatch.setattr(cache, "_CHUNK", chunk)
-    made = cached(tree(root), tmp_path / "a.bin", "mine", workers=workers)
+    monkeypatch.setattr(os, "cpu_count", lambda: workers)
+    made = cached(tree(root), tmp_path / "a.bin", "mine")
     assert torch.equal(made.load().images, images(root, list(range(10))))
 
 
@@ -123,10 +125,11 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_CHUNK", 3)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     (root / "1.png").write_bytes(b"no picture")
     file = tmp_path / "a.bin"
     with pytest.raises(KeyboardInterrupt):
-        cached(Counting(root, fail=7), file, "mine", workers=1)
+        cached(Counting(root, fail=7), file, "mine")
     assert open_cache(file, "mine", SHAPE) is None
     part = tmp_path / "a.bin.part"
     with part.open("ab") as out:
@@ -144,9 +147,10 @@ def test_what_cannot_go_on_starts_again(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     monkeypatch.setattr(cache, "_CHUNK", 3)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     file, part, note = (tmp_path / name for name in ("a.bin", "a.bin.part", "a.bin.part.json"))
     with pytest.raises(KeyboardInterrupt):
-        cached(Counting(root, fail=7), file, "mine", workers=1)
+        cached(Counting(root, fail=7), file, "mine")
     if damage == "short":
         part.write_bytes(part.read_bytes()[:-1000])
     elif damage == "missing":
@@ -206,7 +210,7 @@ PROGRAM = """
 import sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
-from prood.data.formats import cache
+from prood.data.public import openimages as cache
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED
 cache._CHUNK = 1

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 from prood.data import StoredSet
-from prood.data.formats.lsun import LmdbReader, _reading
 from prood.data.formats.pictures import decode, fit
+from prood.data.public.packed import LmdbReader, _reading
 from prood.errors import BadValue, Damaged, MissingPackage, NotFound
 
 SHAPE = (3, 16, 16)

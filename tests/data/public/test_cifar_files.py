@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from prood.data import ImageSet
-from prood.data.formats.cifar import CIFAR10_CLASSES, read_cifar10, read_cifar100
+from prood.data.public.labelled import CIFAR10_CLASSES, cifar10, cifar100
 from prood.errors import ProodError
 
 BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
@@ -88,7 +88,7 @@ def check(read: ImageSet, names: list[str]) -> None:
 )
 def test_reads_every_layout_alike(folder: Path, gone: tuple[str, ...], classes: tuple[str, ...]) -> None:
     remove(folder, *gone)
-    train, test = read_cifar10(folder, "train"), read_cifar10(folder, "test")
+    train, test = cifar10(folder, "train"), cifar10(folder, "test")
     check(train, BATCHES)
     check(test, ["test_batch"])
     assert (train.name, test.name) == ("cifar10:train", "cifar10:test")
@@ -97,7 +97,7 @@ def test_reads_every_layout_alike(folder: Path, gone: tuple[str, ...], classes: 
 
 def test_reads_fine_labels(folder: Path) -> None:
     for split in ("train", "test"):
-        read = read_cifar100(folder, split)
+        read = cifar100(folder, split)
         assert read.name == f"cifar100:{split}"
         assert torch.equal(read.images, torch.from_numpy(PIXELS["data_batch_1"]))
         assert read.labels is not None
@@ -108,10 +108,10 @@ def test_reads_fine_labels(folder: Path) -> None:
 def test_prefers_binary_to_png(folder: Path) -> None:
     for file in (folder / "package").iterdir():
         file.write_bytes(b"damaged")
-    check(read_cifar10(folder, "train"), BATCHES)
+    check(cifar10(folder, "train"), BATCHES)
 
 
-def refused(path: Path, folder: Path, split: str = "train", read: Callable = read_cifar10) -> str:
+def refused(path: Path, folder: Path, split: str = "train", read: Callable = cifar10) -> str:
     with pytest.raises(ProodError, match="fetch the set again") as caught:
         read(folder, split)
     assert str(path) in str(caught.value)
@@ -129,7 +129,7 @@ def only(folder: Path, layout: str) -> Path:
 def test_refuses_an_empty_or_missing_folder(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         refused(folder, folder)
-        refused(folder, folder, read=read_cifar100)
+        refused(folder, folder, read=cifar100)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,12 @@ def test_refuses_wrong_names(folder: Path) -> None:
     assert "1 classes instead of 10" in refused(path, folder)
     path = folder / "cifar-100-binary" / "fine_label_names.txt"
     path.write_text("apple\n")
-    assert "1 classes instead of 100" in refused(path, folder, "test", read_cifar100)
+    assert "1 classes instead of 100" in refused(path, folder, "test", cifar100)
     path.unlink()
-    assert "there is no file" in refused(path, folder, "test", read_cifar100)
+    assert "there is no file" in refused(path, folder, "test", cifar100)
 
 
-@pytest.mark.parametrize(
-    ("pickled", "read"), [("cifar-10-batches-py", read_cifar10), ("cifar-100-python", read_cifar100)]
-)
+@pytest.mark.parametrize(("pickled", "read"), [("cifar-10-batches-py", cifar10), ("cifar-100-python", cifar100)])
 def test_never_opens_the_files_for_python(tmp_path: Path, pickled: str, read: Callable) -> None:
     (tmp_path / pickled).mkdir()
     assert "binary files" in refused(tmp_path / pickled, tmp_path, read=read)
