@@ -159,7 +159,7 @@ class _Work:
         """The certificates of these images that are not there; they are made a batch at a time."""
         detector, norm, method = self.detector, self.request.norm, self.request.method
         shift, classes = detector.shift, detector.rule.classes
-        stop = detector.rule.stop(shift) if method == "auto" else None
+        stop = detector.stop if method == "auto" else None
         for start in range(0, len(places), self.request.batch):
             group = places[start : start + self.request.batch]
             images, keys = self._read(group), self.keys(group, eps)

@@ -21,7 +21,6 @@ from prood.detector.rule import Prediction, Proof, Rule
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
 from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, logistic
-from prood.models.joint import confidence_logit
 
 
 class Detector:
@@ -162,12 +161,12 @@ class Detector:
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The bound for each image of a batch as `read` gives it, with one radius for all or one for each."""
-        stop = self.rule.stop(self.shift) if options.get("method") == "auto" else None  # others give the same anyway
+        stop = self.stop if options.get("method") == "auto" else None  # others give the same anyway
         return _array(self._bound(images, eps, stop, **options))
 
     def certified_radius(self, images: Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The radius up to which each image of a batch provably stays rejected, by bisection; NaN: it is not."""
-        stop, norm = self.rule.stop(self.shift), options.get("norm", "linf")
+        stop, norm = self.stop, options.get("norm", "linf")
 
         def bound(some: Tensor, eps: Tensor) -> Tensor:
             return self._bound(some, eps, stop, **options)
@@ -181,6 +180,12 @@ class Detector:
         self.model.eval()  # somebody may have gone on training it
         radii = eps.to(self.device) if isinstance(eps, Tensor) else eps
         return self.discriminator.upper_bound(images.to(self.device), radii, threshold=stop, **options)
+
+    @property
+    def stop(self) -> float | None:
+        """The g below which a bound surely is below the threshold: there a search for better bounds may end."""
+        score = self.rule.stop()
+        return self.model.g_at(score) if isinstance(self.model, ProoD) and score is not None else score
 
     @torch.no_grad()
     def anywhere(self, points: Tensor) -> tuple[Floats, Floats]:
@@ -247,7 +252,7 @@ class Detector:
         some = images.to(self.device)
         if isinstance(self.model, ProoD):
             logits, g = self.model.logits(some), self.model.in_logit(some)
-            return _array(logits), _array(g), _array(confidence_logit(logits, g))
+            return _array(self.model.classified(logits, g)), _array(g), _array(self.model.scored(logits, g))
         g = self.model.covered(some)
         return np.zeros((len(g), 0)), _array(g), _array(g)
 

@@ -56,11 +56,11 @@ class Rule:
         """No image with g + Δ ≤ `in_logit` has a value above this (Eq. 4)."""
         return in_logit if self.classes is None else confidence_bound(in_logit, self.classes)
 
-    def stop(self, shift: float) -> float | None:
-        """The g below which the bound is surely below the threshold: there a search for better bounds may end."""
+    def stop(self) -> float | None:
+        """A score whose bound is surely below the threshold, and hardly any smaller than those whose is not."""
         if self.threshold is None or self.classes is None:
             return self.threshold
-        return score_below(self.threshold, self.classes, shift)
+        return score_below(self.threshold, self.classes)
 
     def accepts(self, value: Any) -> NDArray[np.bool_]:
         """value ≥ threshold."""

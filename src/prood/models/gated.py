@@ -1,17 +1,18 @@
 """The joint model with a second gate: g alone may reject an image, too (docs/verdict.md)."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from prood.errors import BadValue
 from prood.models.architectures import Spec, architecture, build
 from prood.models.discriminators import Discriminator
-from prood.models.joint import ProoD
+from prood.models.fusion import Rescored
+from prood.models.joint import confidence_logit
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,9 @@ class Gate:
             raise BadValue(f"a gate's cap must not exceed its knot: not {self.caps} at {self.knots}")
 
     def __call__(self, x: Tensor) -> Tensor:
-        """λ(x) in float64. It does not fall anywhere, rounding included: what bounds x gives a bound of λ(x).
-
-        On each piece a difference, a product with a positive slope and a sum follow one another, which rounding keeps
-        in order; at its ends a piece is clamped to the caps there.
-        """
-        x = x.double()
-        if not self.knots:
-            return x
+        """λ(x) in float64."""
         knots, caps = (torch.tensor(values, dtype=torch.float64, device=x.device) for values in (self.knots, self.caps))
-        slopes = torch.ones(len(knots) + 1, dtype=torch.float64, device=x.device)
-        slopes[1:-1] = caps.diff() / knots.diff()
-        piece = torch.bucketize(x, knots)  # knots below x
-        start, end = (piece - 1).clamp(min=0), piece.clamp(max=len(knots) - 1)
-        value = caps[start] + slopes[piece] * (x - knots[start])
-        value = torch.where(piece > 0, value.maximum(caps[start]), value)
-        value = torch.where(piece < len(knots), value.minimum(caps[end]), value)
-        return value.minimum(x)
+        return limited(x, knots, caps)
 
     def inverse(self, score: float) -> float:
         """The x with λ(x) = `score`, up to rounding."""
@@ -67,7 +54,25 @@ class Gate:
         return knots[piece - 1] + part * (knots[piece] - knots[piece - 1])
 
 
-class Gated(ProoD):
+def limited(x: Tensor, knots: Tensor, caps: Tensor) -> Tensor:
+    """λ(x) in float64. It does not fall anywhere, rounding included: what bounds x gives a bound of λ(x).
+
+    On each piece a difference, a product with a positive slope and a sum follow one another, which rounding keeps in
+    order; at its ends a piece is clamped to the caps there.
+    """
+    x, knots, caps = x.double(), knots.double(), caps.double()
+    if not len(knots):
+        return x
+    slopes = F.pad(caps.diff() / knots.diff(), (1, 1), value=1.0)
+    piece = torch.bucketize(x, knots)  # knots below x
+    start, end = (piece - 1).clamp(min=0), piece.clamp(max=len(knots) - 1)
+    value = caps[start] + slopes[piece] * (x - knots[start])
+    value = torch.where(piece > 0, value.maximum(caps[start]), value)
+    value = torch.where(piece < len(knots), value.minimum(caps[end]), value)
+    return value.minimum(x)
+
+
+class Gated(Rescored):
     """The joint model whose score is min(S, λ(g + Δ)), with S its own and λ a `Gate`.
 
     Its confidence is that of the joint model, or what λ(g + Δ) allows where that is less; accuracy, classes and the
@@ -85,6 +90,7 @@ class Gated(ProoD):
         gate = gate or Gate()
         self.register_buffer("knots", torch.tensor(gate.knots, dtype=torch.float32))
         self.register_buffer("caps", torch.tensor(gate.caps, dtype=torch.float32))
+        self.register_load_state_dict_post_hook(_check)
 
     @property
     def architecture(self) -> dict[str, Any]:
@@ -94,3 +100,26 @@ class Gated(ProoD):
     def gate(self) -> Gate:
         """That of the constructor, its numbers rounded to float32."""
         return Gate(tuple(self.knots.tolist()), tuple(self.caps.tolist()))
+
+    def scored(self, logits: Tensor, in_logit: Tensor) -> Tensor:
+        """min(S, λ(g + Δ)), float64."""
+        return torch.minimum(confidence_logit(logits, in_logit), limited(in_logit, self.knots, self.caps))
+
+    def shifted(self, bound: Tensor) -> Tensor:
+        """λ(ḡ + Δ): the bound of the score."""
+        return limited(super().shifted(bound), self.knots, self.caps)
+
+    def g_at(self, score: float) -> float:
+        return super().g_at(self.gate.inverse(score))
+
+
+def _check(model: nn.Module, _: Any) -> None:
+    """Refuse numbers of a file that are not a gate."""
+    assert isinstance(model, Gated)
+    Gate(tuple(model.knots.tolist()), tuple(model.caps.tolist()))
+
+
+@architecture("gated")
+def _gated(classifier: Spec, discriminator: Spec, knots: int = 0) -> nn.Module:
+    count = tuple(float(number) for number in range(knots))  # in their place come the file's
+    return Gated(build(classifier), build(discriminator), Gate(count, count))  # type: ignore[arg-type]  # refused there
