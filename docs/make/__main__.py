@@ -1,7 +1,5 @@
 """Make what the site is generated from: `python docs/make` writes it, and `python docs/make --check` only compares."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -16,19 +14,19 @@ DOCS = Path(__file__).parent.parent
 def generated() -> dict[Path, str]:
     """Every generated file and its text. The figures are drawn from `measured.json`, which `measure.py` made."""
     pages = {"reference/commands.md": commands.page(), "reference/recipes.md": recipes.page()}
-    drawn = figures.drawn() | diagrams.drawn()
-    return {DOCS / name: text for name, text in {**pages, **{f"assets/{key}.svg": drawn[key] for key in drawn}}.items()}
+    drawn = {f"assets/{key}.svg": text for key, text in (figures.drawn() | diagrams.drawn()).items()}
+    return {DOCS / name: text for name, text in (pages | drawn).items()}
 
 
 def main() -> None:
-    stale = [file for file, text in generated().items() if not file.is_file() or file.read_text("utf-8") != text]
-    if "--check" in sys.argv:
-        if stale:
-            sys.exit(f"not up to date: {', '.join(file.name for file in stale)}; run 'make docs'")
-        return
-    for file in stale:
-        file.write_text(generated()[file], encoding="utf-8")
-        print(f"wrote {file.relative_to(DOCS)}")
+    made = generated()
+    stale = {file: text for file, text in made.items() if not file.is_file() or file.read_text("utf-8") != text}
+    if "--check" not in sys.argv:
+        for file, text in stale.items():
+            file.write_text(text, encoding="utf-8")
+            print(f"wrote {file.relative_to(DOCS)}")
+    elif stale:
+        sys.exit(f"not up to date: {', '.join(file.name for file in stale)}; run 'make docs'")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ The functions' signatures are read, and not what Typer makes of them, so that th
 of Typer.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -80,9 +78,8 @@ def _parameter(item: inspect.Parameter, hint: Any) -> Parameter:
     else:
         kind, info = get_args(hint)[0], next(one for one in hint.__metadata__ if hasattr(one, "param_decls"))
         default = ... if item.default is inspect.Parameter.empty else item.default
-        first = (
-            (info.default,) if isinstance(info.default, str) else ()
-        )  # where Typer keeps Option("--name") until then
+        # Where Typer keeps Option("--name") until then.
+        first = (info.default,) if isinstance(info.default, str) else ()
         named = (*first, *(info.param_decls or ()))
     argument, required = isinstance(info, ArgumentInfo), default is ...
     value = info.metavar or _value(kind)

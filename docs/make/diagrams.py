@@ -1,7 +1,5 @@
 """Two diagrams: the way of an image through the joint model and its proof, and the rooms of the package."""
 
-from __future__ import annotations
-
 from drawing import arrow, box, drawing
 
 WIDE, HIGH = 106, 42

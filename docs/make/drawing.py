@@ -1,11 +1,8 @@
 """A drawing as one SVG file that is readable on a light and on a dark page, with a legend of its lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
-from prood.report.markup import Html, element, joined
-from prood.report.svg import Chart
+from prood.report.markup import Chart, Html, element, joined
 
 # The ground belongs to the drawing: text stays readable where the page's colours and the system's differ.
 STYLE = """
@@ -29,21 +26,19 @@ text.ink{fill:var(--ink)}text.head{fill:var(--ink);font-weight:600}text.small{fo
 
 def drawing(label: str, width: int, height: int, *marks: str) -> str:
     """`label` says what it shows to those who do not see it."""
-    return (
-        element(
-            "svg",
-            element("title", label),
-            element("style", Html(STYLE.replace("\n", ""))),
-            element("rect", width=width, height=height, rx=8, class_="ground"),
-            *marks,
-            xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {width} {height}",
-            width=width,
-            height=height,
-            role="img",
-        )
-        + "\n"
+    drawn = element(
+        "svg",
+        element("title", label),
+        element("style", Html(STYLE.replace("\n", ""))),
+        element("rect", width=width, height=height, rx=8, class_="ground"),
+        *marks,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        role="img",
     )
+    return f"{drawn}\n"
 
 
 def plot(chart: Chart, legend: Mapping[str, str], columns: int = 2) -> str:
@@ -64,17 +59,10 @@ def box(x: float, y: float, width: float, height: float, lines: Sequence[str], k
     """A rounded box with centred lines of text, the first one a heading."""
     rect = element("rect", x=x, y=y, width=width, height=height, rx=6, class_=f"box {kind}".strip())
     top = y + height / 2 - 7 * (len(lines) - 1) + 4
-    texts = [
-        element(
-            "text",
-            line,
-            x=f"{x + width / 2:g}",
-            y=f"{top + 14 * number:g}",
-            text_anchor="middle",
-            class_="small" if number else "head",
-        )
-        for number, line in enumerate(lines)
-    ]
+    texts = []
+    for number, line in enumerate(lines):
+        look, y = "small" if number else "head", top + 14 * number
+        texts.append(element("text", line, x=f"{x + width / 2:g}", y=f"{y:g}", text_anchor="middle", class_=look))
     return joined(rect, *texts)
 
 

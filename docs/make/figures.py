@@ -1,7 +1,5 @@
 """The figures of the site: functions of Prood itself, and what measure.py measured with the model that ships."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import torch
 from drawing import plot
 
 from prood.models import fuse
-from prood.report.svg import Axis, Chart, nice_ticks
+from prood.report.markup import Axis, Chart, nice_ticks
 
 MEASURED = Path(__file__).parent.parent / "assets" / "measured.json"
 SIZE = (700, 300)
@@ -131,10 +129,4 @@ def scores(found: dict[str, Any]) -> str:
 
 def drawn() -> dict[str, str]:
     found = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return {
-        "fusion": fusion(),
-        "shift": shift(),
-        "ball": ball(found),
-        "lines": lines(found),
-        "scores": scores(found),
-    }
+    return {"fusion": fusion(), "shift": shift(), "ball": ball(found), "lines": lines(found), "scores": scores(found)}

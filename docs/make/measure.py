@@ -5,8 +5,6 @@
 The figures are drawn from that file alone, so that the site is built without the data.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

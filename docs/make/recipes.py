@@ -1,7 +1,5 @@
 """The page of a recipe's keys, docs/reference/recipes.md, from the meanings and defaults in the code."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields

@@ -113,7 +113,7 @@ def test_what_is_said_of_the_classifier_is_used(prood, place, tmp_path):
     ("options", "said"),
     [
         ({"image": "wide"}, "'wide' is no size"),
-        ({"image": "3x4"}, "no shape of an image"),
+        ({"image": "3x4"}, "no size"),
         ({"resize": "1x2x3"}, "no size"),
         ({"mean": "a,b"}, "no list of numbers"),
         ({"std": "0"}, "every std is positive"),

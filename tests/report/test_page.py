@@ -11,10 +11,9 @@ import pytest
 from prood.evaluation.metrics import threshold
 from prood.evaluation.results import Results
 from prood.evaluation.scores import Scores
-from prood.report.charts import has_certificate, histogram
-from prood.report.gallery import confidence, picked, shown_each
+from prood.report.charts import certified, confidence, histogram, picked, shown_each
+from prood.report.markup import Chart
 from prood.report.page import page
-from prood.report.svg import Chart
 from prood.report.table import tables
 
 SECTIONS = ["summary", "auc", "fpr", "radius", "scores", "roc", "gallery", "attack"]
@@ -260,7 +259,7 @@ def test_infinite_and_equal_scores_can_be_drawn(make_results, parse):
     assert "50.0% certified" in tree.all("figure", within="scores")[0]["text"]
     drawn = page(Results((replace(item, scores=Scores(same, low, low, low)),)))
     assert not re.search(r'd="[^"]*(nan|inf)', drawn)
-    assert has_certificate(replace(item, scores=Scores(same, low, low, low)))
+    assert certified(replace(item, scores=Scores(same, low, low, low)))
 
 
 def test_names_are_text_and_never_markup(make_results, parse):

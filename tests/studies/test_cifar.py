@@ -26,15 +26,14 @@ from prood.studies import (
     known,
     making,
     measure,
-    measuring,
     read_published,
     reproduce,
     study_of,
 )
 from prood.studies import lab as module
 from prood.studies.published import method_of
-from prood.studies.reproduce import run_fast
 from prood.studies.shift import Candidate
+from prood.studies.whole import run_fast
 from prood.training import Recipe, held_back, load_recipe
 
 IMAGES = {"train": 60, "test": 24}
@@ -91,7 +90,7 @@ def miniature(tmp_path_factory):
         write_sheet(root / name, "test", 2 * seed + 1, classes)
     for seed, name in enumerate(("svhn", "textures", "places365")):
         write_sheet(root / name, "test", 10 + seed)
-    evaluate, asked = measuring.evaluate_run, []
+    evaluate, asked = making.evaluate_run, []
 
     def without_crown(run, **options):
         """Which takes minutes on a CPU."""
@@ -105,7 +104,7 @@ def miniature(tmp_path_factory):
         patch.setattr(known, "QUICK", {"discriminator": (), "prood": ("train.epochs=0.75",)})
         short = ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0")
         patch.setattr(known, "COMPACT", ("networks.classifier.name=compact", *short))
-        patch.setattr(measuring, "evaluate_run", without_crown)
+        patch.setattr(making, "evaluate_run", without_crown)
         yield asked
 
 
@@ -446,10 +445,10 @@ def test_of_several_seeds_all_models_are_trained_before_any_is_certified(tmp_pat
 
 def test_attacks_see_fewer_images(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(measuring, "evaluate_run", lambda run, **options: asked.append((run.name, options)))
+    monkeypatch.setattr(making, "evaluate_run", lambda run, **options: asked.append((run.name, options)))
     study = study_in(tmp_path, attacks="paper", attacked=2)
     for one in study.study.measures:
-        measuring.evaluate(study, study.study.node("prood"), 0, one)
+        making.evaluate(study, study.study.node("prood"), 0, one)
     seen = [(run, options["attacks"], options["limit"], options["method"]) for run, options in asked]
     assert seen == [("prood", None, LIMIT, "best"), ("prood", None, LIMIT, "crown"), ("prood", "paper", 2, "best")]
 

@@ -11,7 +11,7 @@ import torch
 from prood import data, processes
 from prood.errors import BadValue, NotFound, UnknownName
 from prood.models import ProoD, fingerprint, load
-from prood.studies import Lab, making, measuring, study_of
+from prood.studies import Lab, making, study_of
 from prood.studies.published import method_of
 from prood.training import held_back
 
@@ -143,7 +143,7 @@ def test_every_process_waits_whether_or_not_there_is_news(trained, monkeypatch, 
     trained.published("plain")
     monkeypatch.setattr(processes, "is_main", lambda: main)
     monkeypatch.setattr(processes, "barrier", lambda: waited.append(1))
-    monkeypatch.setattr(measuring, "evaluate_run", lambda *run, **options: [])
+    monkeypatch.setattr(making, "evaluate_run", lambda *run, **options: [])
     trained.published("plain", attack=False)
     assert waited == [1]
 

@@ -124,8 +124,7 @@ def test_what_is_no_prior(fraction):
 
 def test_a_shift_or_a_prior():
     assert choice_of_shift(2.0, None) == 2.0
-    assert choice_of_shift(None, 0.5, 7.0) == 0.0
-    assert choice_of_shift(None, None, 7.0) == 7.0
+    assert choice_of_shift(None, 0.5) == 0.0
     assert choice_of_shift(None, None) is None
     with pytest.raises(BadValue, match=r"--shift.*--prior"):
         choice_of_shift(1.0, 0.2)

@@ -24,7 +24,7 @@ from prood.bounds import Method, Norm
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256, read
 from prood.data import Images, open_set
 from prood.data.formats.pictures import decode, fit, has_frames
-from prood.data.sources import Shape
+from prood.data.images import Shape
 from prood.detector import Detector, confidence_bound
 from prood.errors import BadValue, Damaged, Mismatch, Unsupported
 from prood.models import model_path

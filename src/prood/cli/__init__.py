@@ -4,29 +4,19 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from prood.cli.asymptotics import asymptotics
-from prood.cli.certify import certify
-from prood.cli.compare import compare
 from prood.cli.data import data
-from prood.cli.evaluate import evaluate
-from prood.cli.export import export
-from prood.cli.fuse import fuse
-from prood.cli.info import info
-from prood.cli.quickstart import quickstart
-from prood.cli.recipes import recipes
-from prood.cli.report import report
+from prood.cli.deploying import export, serve, wrap
+from prood.cli.measuring import asymptotics, compare, evaluate
+from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
-from prood.cli.results import results
-from prood.cli.serve import serve
-from prood.cli.train import ListsMethods, combine, train
-from prood.cli.verify import verify
-from prood.cli.wrap import wrap
+from prood.cli.showing import info, report, results
+from prood.cli.training import ListsMethods, combine, fuse, quickstart, recipes, train
 from prood.errors import ProodError
 from prood.version import __version__
 
@@ -39,19 +29,8 @@ app = typer.Typer(
 app.command()(quickstart)
 app.command()(recipes)
 app.command(cls=ListsMethods)(train)
-app.command()(combine)
-app.command()(fuse)
-app.command()(wrap)
-app.command()(evaluate)
-app.command()(report)
-app.command()(results)
-app.command()(compare)
-app.command()(certify)
-app.command()(asymptotics)
-app.command()(verify)
-app.command()(serve)
-app.command()(export)
-app.command()(info)
+for one in (combine, fuse, wrap, evaluate, report, results, compare, certify, asymptotics, verify, serve, export, info):
+    app.command()(one)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(data, name="data")
 
@@ -95,7 +74,9 @@ def main() -> None:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
             sys.exit(2)
-        _refuse(_usage(error))
+        fault = " ".join(error.format_message().split()).rstrip(".")  # with tabs in it
+        context = getattr(error, "ctx", None)
+        _refuse(f"{fault}: see '{context.command_path} --help'" if context else fault)  # where the right words are
 
 
 def _empty(words: list[str]) -> str:
@@ -106,12 +87,6 @@ def _empty(words: list[str]) -> str:
         if word.startswith("--") and word.find("=") == len(word) - 1:
             return word[:-1]
     return ""
-
-
-def _usage(error: Any) -> str:
-    """What is wrong with the words of the command line, and where the right ones are listed."""
-    fault = " ".join(error.format_message().split()).rstrip(".")  # with tabs in it
-    return f"{fault}: see '{error.ctx.command_path} --help'" if getattr(error, "ctx", None) else fault
 
 
 def _refuse(fault: str) -> NoReturn:

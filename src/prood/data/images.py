@@ -26,7 +26,6 @@ class Choosable:
         raise NotImplementedError
 
     def select(self, rows: Rows) -> Self:
-        """The set of these rows, in this order; a row may come twice."""
         raise NotImplementedError
 
     def subset(self, count: int, seed: int) -> Self:
@@ -98,6 +97,7 @@ class ImageSet(Choosable):
         return channels, height, width
 
     def select(self, rows: Rows) -> Self:
+        """The set of these rows, in this order; a row may come twice."""
         index = self._index(rows, self.images.device)
         labels = None if self.labels is None else self.labels[index]
         return replace(self, images=self.images[index], labels=labels)
@@ -185,6 +185,7 @@ class StoredSet(Choosable):
         return len(self) * prod(self.shape)
 
     def select(self, rows: Rows) -> Self:
+        """The set of these rows, in this order; a row may come twice."""
         index = self._index(rows)
         labels = None if self.labels is None else self.labels[index]
         return replace(self, rows=index if self.rows is None else self.rows[index], labels=labels)

@@ -1,6 +1,7 @@
 """The joint model of classifier and discriminator (Eq. 3), everything in the log domain."""
 
 import math
+from functools import partial
 from typing import Any, Unpack
 
 import torch
@@ -163,10 +164,7 @@ class ProoD(nn.Module):
         NaN where the bound at the image itself does not: such an image is not rejected. It is searched up to `largest`,
         else up to all of [0, 1]^d.
         """
-
-        def bound(some: Tensor, eps: Tensor) -> Tensor:
-            return self.upper_bound(some, eps, threshold=threshold, **options)
-
+        bound = partial(self.upper_bound, threshold=threshold, **options)
         norm = options.get("norm", "linf")
         return bounds.certified_radius(bound, images, checked_threshold(threshold), norm=norm, largest=largest)
 

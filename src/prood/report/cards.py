@@ -10,16 +10,16 @@ from prood import processes
 from prood.atomic import write_text
 from prood.evaluation.words import METRICS, MISSING, percent, radius_text
 from prood.models import Metadata, build, read_metadata
-from prood.report.markdown import escaped, markdown_table
+from prood.report.formats import escaped, markdown_table
 from prood.report.results import RADIUS
 from prood.studies.lab import Lab
 from prood.studies.published import Published, method_of
 
-_TINY = "Subsets of 80 Million Tiny Images, which its authors withdrew in 2020."
-TERMS = {
-    "cifar10": f"CIFAR-10: published for research without a licence; cite Krizhevsky (2009). {_TINY}",
-    "cifar100": f"CIFAR-100: published for research without a licence; cite Krizhevsky (2009). {_TINY}",
-}
+_TERMS = (
+    "published for research without a licence; cite Krizhevsky (2009). Subsets of 80 Million Tiny Images, which its "
+    "authors withdrew in 2020."
+)
+TERMS = {"cifar10": f"CIFAR-10: {_TERMS}", "cifar100": f"CIFAR-100: {_TERMS}"}
 NOTHING = 0.0005  # a guaranteed AUC that a table shows as 0.0
 LIMITS = """\
 - A certificate says: for every image u in [0, 1]^d that differs from x by at most ε in every pixel (ℓ∞), the score that
@@ -34,23 +34,26 @@ LIMITS = """\
 def card(published: Published, metadata: Metadata, *, name: str | None = None) -> str:
     """The text of a model's card in Markdown. `name` is what `prood.load` knows it by, if not its in-distribution's."""
     inside, outside = escaped(published.inside), escaped(published.outside)
-    threshold, tpr = getattr(metadata, "threshold", None), getattr(metadata, "tpr", None) or 0.95
+    spec = metadata.architecture
+    passing = f"threshold ({100 * (metadata.tpr or 0.95):g}% of the in-distribution passes)"
+    kinds = {"prood": "a classifier with a certified discriminator (joint model)", "discriminator": "a discriminator"}
+    with torch.random.fork_rng(devices=[]):  # building draws weights, which are of no interest
+        parameters = sum(parameter.numel() for parameter in build(spec).parameters())
     facts = {
-        "what": _kind(metadata.architecture),
-        "architecture": _network(metadata.architecture),
-        "parameters": f"{_parameters(metadata.architecture):,}",
+        "what": kinds.get(str(spec["name"]), "a classifier without a certificate"),
+        "architecture": _network(spec),
+        "parameters": f"{parameters:,}",
         "in-distribution": inside,
         "classes": escaped(", ".join(metadata.classes)) if metadata.classes else "none: it only detects",
         "training out-distribution": outside,
-        "shift Δ": _setting(published.shift),
-        f"threshold ({100 * tpr:g}% of the in-distribution passes)": _setting(threshold),
-        "trained for ε": radius_text(metadata.eps) if metadata.eps is not None else MISSING,
+        "shift Δ": MISSING if published.shift is None else f"{published.shift:g}",
+        passing: MISSING if metadata.threshold is None else f"{metadata.threshold:g}",
+        "trained for ε": MISSING if metadata.eps is None else radius_text(metadata.eps),
         "weights": f"`{published.weights}`",
     }
-    seconds = f"{published.seconds:.0f} seconds" if published.seconds is not None else "no training of its own"
-    seed = MISSING if published.seed is None else str(published.seed)
+    seconds = "no training of its own" if published.seconds is None else f"{published.seconds:.0f} seconds"
     used = dict.fromkeys([published.inside, published.outside])
-    terms = [TERMS.get(name, f"{escaped(name)}: see `prood data list`.") for name in used]
+    seed = MISSING if published.seed is None else str(published.seed)
     parts = [
         f"# {escaped(published.title)} for {inside}",
         "\n".join(f"- **{key}**: {value}" for key, value in facts.items()),
@@ -64,11 +67,17 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "## Limits",
         LIMITS.format(more=_more(published)),
         "## Data and terms",
-        "\n".join(f"- {line}" for line in terms),
+        "\n".join(f"- {TERMS.get(name, f'{escaped(name)}: see `prood data list`.')}" for name in used),
         "## How it was trained",
         f"`{published.command}`\n\nSeed {seed}, {escaped(published.hardware)}, {seconds}, Prood {published.version}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _network(spec: dict[str, Any]) -> str:
+    if spec["name"] == "prood":
+        return f"{_network(spec['classifier'])}, {_network(spec['discriminator'])}"
+    return escaped(str(spec["name"])) + (f" of size {escaped(str(spec['size']))}" if spec.get("size") else "")
 
 
 def _measured(published: Published) -> str:
@@ -82,8 +91,8 @@ def _measured(published: Published) -> str:
                 continue
             cells = [MISSING if one is None else percent(getattr(one, metric)) for metric, one in best.items()]
             facts = [f"{clean.images:,}", method_of(proof) if proof and proof.gauc > 0 else MISSING]
-            attacks = f"{attack.images:,} by {escaped(str(attack.attacks))}" if attack else MISSING
-            lines.append([escaped(outside), radius_text(eps), *cells, *facts, attacks])
+            facts += [f"{attack.images:,} by {escaped(str(attack.attacks))}" if attack else MISSING]
+            lines.append([escaped(outside), radius_text(eps), *cells, *facts])
     accuracy = [one.accuracy for one in published.evaluations if one.accuracy is not None]
     return markdown_table(lines) + (f"\n\nAccuracy: {percent(accuracy[-1])}%." if accuracy else "")
 
@@ -101,32 +110,10 @@ def _more(published: Published) -> str:
     for eps in published.radii:
         found = [one.gauc for name in published.sets if (one := published.best("gauc", name, eps))]
         if eps > RADIUS and not math.isclose(eps, RADIUS) and found:
-            least, most = percent(min(found)), percent(max(found))
-            told = f"the guaranteed AUC lies between {least} and {most}, by test set"
+            told = f"the guaranteed AUC lies between {percent(min(found))} and {percent(max(found))}, by test set"
             told = "next to nothing is proved" if max(found) < NOTHING else told
             text += f"- At ε = {radius_text(eps)} {told}.\n"
     return text
-
-
-def _setting(value: float | None) -> str:
-    return MISSING if value is None else f"{value:g}"
-
-
-def _kind(spec: dict[str, Any]) -> str:
-    kinds = {"prood": "a classifier with a certified discriminator (joint model)", "discriminator": "a discriminator"}
-    return kinds.get(str(spec["name"]), "a classifier without a certificate")
-
-
-def _network(spec: dict[str, Any]) -> str:
-    if spec["name"] == "prood":
-        return f"{_network(spec['classifier'])}, {_network(spec['discriminator'])}"
-    size = spec.get("size")
-    return f"{escaped(str(spec['name']))}" + (f" of size {escaped(str(size))}" if size else "")
-
-
-def _parameters(spec: dict[str, Any]) -> int:
-    with torch.random.fork_rng(devices=[]):  # building draws weights, which are of no interest
-        return sum(parameter.numel() for parameter in build(spec).parameters())
 
 
 def write_cards(lab: Lab, names: Collection[str]) -> None:

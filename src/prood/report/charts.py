@@ -1,19 +1,27 @@
-"""The figures of the page: score histograms, ROC curves, and what is left of the AUC as the radius grows."""
+"""The figures of the page: score histograms, ROC curves, what is left of the AUC as the radius grows, and pictures."""
 
+import base64
+import io
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from prood.evaluation.metrics import roc, threshold
 from prood.evaluation.results import Evaluation
+from prood.evaluation.scores import Scores
 from prood.evaluation.words import percent, radius_text
-from prood.report.markup import Html, element
-from prood.report.svg import Axis, Chart, Floats, nice_ticks
+from prood.models.confidence import confidence_of, logistic
+from prood.report.markup import Axis, Chart, Html, element, nice_ticks
 
 BINS = 48
 KINDS = {"inside": "in-distribution", "clean": "clean", "attacked": "attacked", "certified": "certified"}
 SHARES = {0: "0", 0.01: "1%", 0.05: "5%", 0.1: "10%", 0.2: "20%", 0.4: "40%", 0.7: "70%", 1: "100%"}
 UNIT = {0.0: "0", 0.25: "25", 0.5: "50", 0.75: "75", 1.0: "100"}
+BUDGET = 1_500_000  # characters of all pictures together: a page is to stay small enough to be sent by mail
+MOST = 6
 
 
 def figure(caption: str, chart: Chart, *notes: str) -> Html:
@@ -21,23 +29,20 @@ def figure(caption: str, chart: Chart, *notes: str) -> Html:
     return element("figure", words, chart.svg(), class_="chart")
 
 
-def has_certificate(evaluation: Evaluation) -> bool:
-    """Whether any image has a finite bound. Without scores at hand, a GAUC of 0 reads as none."""
+def certified(evaluation: Evaluation) -> float:
+    """The share of images that have a finite bound. Without scores at hand, a GAUC of 0 reads as none."""
     if evaluation.scores is None:
-        return evaluation.gauc > 0
-    return bool((evaluation.scores.certified < np.inf).any())
+        return float(evaluation.gauc > 0)
+    return float((evaluation.scores.certified < np.inf).mean())
 
 
 def summary(evaluation: Evaluation) -> tuple[str, str]:
     """Two lines, such as 'AUC 99.1 · AAUC 93.0' and 'GAUC 88.2': what was measured, and what is proved."""
     attacked = "" if evaluation.aauc is None else f" · AAUC {percent(evaluation.aauc)}"
-    measured = f"AUC {percent(evaluation.auc)}{attacked}"
-    if not has_certificate(evaluation):
-        return measured, "no certificate"
-    proved = f"GAUC {percent(evaluation.gauc)}"
-    if evaluation.scores is not None and (share := float((evaluation.scores.certified < np.inf).mean())) < 1:
-        proved += f" · {percent(share)}% certified"
-    return measured, proved
+    share = certified(evaluation)
+    partly = f" · {percent(share)}% certified" if evaluation.scores is not None and share < 1 else ""
+    proved = f"GAUC {percent(evaluation.gauc)}{partly}" if share else "no certificate"
+    return f"AUC {percent(evaluation.auc)}{attacked}", proved
 
 
 def histogram(evaluation: Evaluation, outside: str) -> Html | None:
@@ -63,13 +68,10 @@ def histogram(evaluation: Evaluation, outside: str) -> Html | None:
     }
     top = max(share.max() for share in shares.values())
     heights = {share**0.5: text for share, text in SHARES.items() if share <= top * 1.05}
-    chart = Chart(
-        f"Histogram of the scores of {evaluation.model} on {outside} at ε = {radius_text(evaluation.eps)}: "
-        + " · ".join(summary(evaluation)),
-        x=Axis(edges[0], edges[-1], nice_ticks(edges[0], edges[-1])),
-        y=Axis(0, 1.05 * top**0.5, _apart(heights, 0.09 * top**0.5)),
-        size=(240, 150),
-    )
+    x = Axis(edges[0], edges[-1], nice_ticks(edges[0], edges[-1]))
+    y = Axis(0, 1.05 * top**0.5, _apart(heights, 0.09 * top**0.5))
+    label = f"Histogram of the scores of {evaluation.model} on {outside} at ε = {radius_text(evaluation.eps)}: "
+    chart = Chart(label + " · ".join(summary(evaluation)), x, y, size=(240, 150))
     for name, share in shares.items():
         chart.steps(edges, np.sqrt(share), name, f"{KINDS[name]} scores")
     passed = float(np.clip(threshold(scores.inside), edges[0], edges[-1]))
@@ -79,25 +81,20 @@ def histogram(evaluation: Evaluation, outside: str) -> Html | None:
 
 def roc_curves(evaluations: Sequence[Evaluation], outside: str, colours: Mapping[str, str]) -> Html | None:
     """True over false positive rate of all models: clean (solid), attacked (dashed) and guaranteed (dotted)."""
-    shown = [item for item in evaluations if item.scores is not None]
+    shown = [(item, item.scores) for item in evaluations if item.scores is not None]
     if not shown:
         return None
-    chart = Chart(
-        f"ROC curves on {outside} at ε = {radius_text(shown[0].eps)} of {', '.join(item.model for item in shown)}",
-        x=Axis(-0.015, 1.015, UNIT, "out-distribution accepted, %"),
-        y=Axis(0, 1.015, UNIT, "in-distribution accepted, %"),
-        size=(280, 250),
-    )
-    for item in shown:
-        assert item.scores is not None
-        curves: dict[str, tuple[Floats | None, float | None]] = {
-            "clean": (item.scores.clean, item.auc),
-            "attacked": (item.scores.attacked, item.aauc),
-            "guaranteed": (item.scores.certified if has_certificate(item) else None, item.gauc),
-        }
-        for kind, (values, area) in curves.items():
+    models = ", ".join(item.model for item, _ in shown)
+    label = f"ROC curves on {outside} at ε = {radius_text(shown[0][0].eps)} of {models}"
+    x = Axis(-0.015, 1.015, UNIT, "out-distribution accepted, %")
+    y = Axis(0, 1.015, UNIT, "in-distribution accepted, %")
+    chart = Chart(label, x, y, size=(280, 250))
+    for item, scores in shown:
+        proved = scores.certified if certified(item) else None
+        kinds = {"clean": scores.clean, "attacked": scores.attacked, "guaranteed": proved}
+        for (kind, values), area in zip(kinds.items(), (item.auc, item.aauc, item.gauc), strict=True):
             if values is not None:
-                false, true = roc(item.scores.inside, values)
+                false, true = roc(scores.inside, values)
                 tip = f"{item.model}, {kind}" + (f": {percent(area)}" if area is not None else "")
                 # Ties lose: the curve goes right before it goes up.
                 chart.line(np.repeat(false, 2)[1:], np.repeat(true, 2)[:-1], f"{kind} {colours[item.model]}", tip)
@@ -114,28 +111,19 @@ def over_radius(evaluations: Sequence[Evaluation], outside: str, colours: Mappin
     if len(radii) < 2:
         return None
     ticks = _apart({radius: radius_text(radius) for radius in radii}, radii[-1] / 7)
-    chart = Chart(
-        f"AAUC and GAUC over the radius on {outside}",
-        x=Axis(-0.04 * radii[-1], 1.04 * radii[-1], ticks, "radius ε"),
-        y=Axis(0, 1.02, UNIT, "AUC, %"),
-        size=(280, 220),
-    )
-    models: dict[str, list[Evaluation]] = {}
-    for item in evaluations:
-        models.setdefault(item.model, []).append(item)
-    for model, items in models.items():
-        colour = colours[model]
-        positive = sorted((item for item in items if item.eps > 0), key=lambda item: item.eps)
-        eps = [0.0, *(item.eps for item in positive)]
-        clean = items[-1].auc
-        proved = [clean, *(item.gauc for item in positive)]
-        found = {0.0: clean} | {item.eps: item.aauc for item in positive if item.aauc is not None}
-        if any(map(has_certificate, positive)):
+    x, y = Axis(-0.04 * radii[-1], 1.04 * radii[-1], ticks, "radius ε"), Axis(0, 1.02, UNIT, "AUC, %")
+    chart = Chart(f"AAUC and GAUC over the radius on {outside}", x, y, size=(280, 220))
+    for model in dict.fromkeys(item.model for item in evaluations):
+        items = sorted((item for item in evaluations if item.model == model and item.eps > 0), key=lambda one: one.eps)
+        clean = [item.auc for item in evaluations if item.model == model][-1]
+        eps, proved = [0.0, *(item.eps for item in items)], [clean, *(item.gauc for item in items)]
+        found = {0.0: clean} | {item.eps: item.aauc for item in items if item.aauc is not None}
+        if any(map(certified, items)):
             worst = np.interp(eps, list(found), list(found.values())).tolist()
-            chart.band(eps, proved, worst, colour, f"{model}: the worst case lies in here")
-            _series(chart, eps, proved, f"guaranteed {colour}", f"{model}, GAUC")
+            chart.band(eps, proved, worst, colours[model], f"{model}: the worst case lies in here")
+            _series(chart, eps, proved, f"guaranteed {colours[model]}", f"{model}, GAUC")
         if len(found) > 1:
-            _series(chart, list(found), list(found.values()), f"attacked {colour}", f"{model}, AAUC")
+            _series(chart, list(found), list(found.values()), f"attacked {colours[model]}", f"{model}, AAUC")
     return figure(outside, chart)
 
 
@@ -152,3 +140,58 @@ def _apart(ticks: Mapping[float, str], distance: float) -> dict[float, str]:
         if not kept or place - max(kept) >= distance:
             kept[place] = text
     return kept
+
+
+def confidence(score: float, classes: int | None) -> float:
+    """The confidence behind the score of a classifier with K classes; σ(s) where there are none."""
+    return logistic(score) if classes is None else confidence_of(score, classes)
+
+
+def shown_each(evaluations: Sequence[Evaluation]) -> int:
+    """How many images of every gallery fit into the budget: at least 1, at most 6."""
+    sizes = [item.scores.gallery_clean[0].size for item in evaluations if item.scores and len(item.scores.gallery)]
+    cost = sum(2 * (100 + 4 * size / 3) for size in sizes)  # a PNG of noise is as large as its pixels, base64 adds 1/3
+    return max(1, min(MOST, int(BUDGET // cost))) if sizes else 0
+
+
+def picked(scores: Scores, count: int) -> list[int]:
+    """Places in the gallery: by turns the highest attacked and the highest certified score that is left."""
+    found = scores.clean if scores.attacked is None else scores.attacked
+    orders = [np.argsort(-values[scores.gallery], kind="stable").tolist() for values in (found, scores.certified)]
+    turns = [place for both in zip(*orders, strict=True) for place in both]
+    return list(dict.fromkeys(turns))[:count]
+
+
+def gallery(evaluation: Evaluation, outside: str, count: int) -> Html | None:
+    """A row for one model and set: pairs of pictures, captioned 'clean → attacked ≤ certified' confidence."""
+    scores = evaluation.scores
+    if scores is None or not len(scores.gallery):
+        return None
+    pairs = [_pair(evaluation.classes, scores, place, outside) for place in picked(scores, count)]
+    name = "confidence" if evaluation.classes else "p(in)"
+    head = element("div", element("strong", evaluation.model), element("small", name), class_="who")
+    return element("div", head, element("div", *pairs, class_="pairs"), class_="gallery")
+
+
+def _pair(classes: int | None, scores: Scores, place: int, outside: str) -> Html:
+    index = int(scores.gallery[place])
+    pictures = [_picture(scores.gallery_clean[place], f"Image {index} of {outside}")]
+    words = f"{percent(confidence(float(scores.clean[index]), classes))}%"
+    if scores.attacked is not None and place < len(scores.gallery_attacked):
+        pictures.append(_picture(scores.gallery_attacked[place], f"Image {index} of {outside} after the attack"))
+        words += f" → {percent(confidence(float(scores.attacked[index]), classes))}%"
+    bound = float(scores.certified[index])
+    if bound < math.inf:
+        # A bound is rounded up, as everything else would be no bound.
+        words += f" ≤ {percent(math.ceil(1000 * confidence(bound, classes) - 1e-6) / 1000)}%"
+    caption = element("figcaption", words, *([] if bound < math.inf else [element("small", "no certificate")]))
+    return element("figure", element("div", *pictures), caption, class_="pair")
+
+
+def _picture(pixels: NDArray[np.uint8], description: str) -> Html:
+    """(C, H, W) as a PNG inside the page: grey for one channel, colours for three, else the first channel."""
+    channels = pixels.transpose(1, 2, 0) if len(pixels) == 3 else pixels[0]
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(channels)).save(file, "PNG", optimize=True)
+    data = base64.b64encode(file.getvalue()).decode()
+    return element("img", src=f"data:image/png;base64,{data}", alt=description, title=description)

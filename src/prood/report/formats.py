@@ -1,13 +1,16 @@
-"""The tables as Markdown, LaTeX and CSV."""
+"""The tables as Markdown, LaTeX and CSV; Markdown that cannot be broken by what is put into it; a model's row in it."""
 
 import csv
 import io
+import re
+from collections.abc import Sequence
 from dataclasses import fields
+from typing import Protocol
 
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, radius_text
-from prood.report.markdown import escaped, markdown_table
-from prood.report.table import GREY_NOTE, MEANING, Table, tables
+from prood.report.table import GREY_NOTE, MEANING, WHAT, Table, tables
+from prood.studies.rows import Statistic
 
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -24,35 +27,71 @@ _LATEX = {
 }
 
 
-def title(table: Table) -> str:
-    what = "FPR at 95% TPR" if table.kind == "fpr" else "AUC"
-    return f"{what} in percent, in-distribution {table.inside}, ε = {radius_text(table.eps)}"
+class Numbers(Protocol):
+    """What a row shows: of one of our models, or of one of the paper's."""
+
+    def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None: ...
+
+    def accuracy(self) -> Statistic | None: ...
 
 
-def _tables(results: Results) -> list[Table]:
-    return tables(results) + tables(results, "fpr")
+def code(text: str) -> str:
+    """A command as code, also in the cell of a table."""
+    return f"`{' '.join(text.split())}`".replace("|", "\\|")
+
+
+def escaped(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", " ".join(text.split()))
+
+
+def markdown_table(lines: list[list[str]], align: str = "---:") -> str:
+    """The first line holds the headings; `align` is for all columns but the first, numbers as a rule."""
+    rule = ["---", *[align] * (len(lines[0]) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
+
+
+def model_row(
+    name: str, numbers: Numbers, sets: Sequence[str], metrics: Sequence[str], eps: float, seeds: int = 1
+) -> list[str]:
+    """The name, the accuracy, and for each set its metrics in one cell."""
+    cells = [[numbers.statistic(metric, outside, eps) for metric in metrics] for outside in sets]
+    texts = [" / ".join(text_of(one, seeds) for one in cell) if any(cell) else MISSING for cell in cells]
+    return [name, text_of(numbers.accuracy(), seeds), *texts]
+
+
+def model_name(title: str, shifts: Sequence[float], seeds: int) -> str:
+    """The first cell of a model's row."""
+    words = [f"Δ = {', '.join(f'{shift:g}' for shift in shifts)}"] if shifts else []
+    words += [f"{seeds} seeds"] if seeds > 1 else []
+    return ", ".join([f"**{escaped(title)}**", *words])
+
+
+def text_of(statistic: Statistic | None, seeds: int = 1) -> str:
+    return MISSING if statistic is None else statistic.text(seeds)
+
+
+def _title(table: Table) -> str:
+    return f"{WHAT[table.kind]} in percent, in-distribution {table.inside}, ε = {radius_text(table.eps)}"
 
 
 def markdown(results: Results) -> str:
     parts = ["# Out-of-distribution detection", MEANING]
-    for table in _tables(results):
+    for table in tables(results) + tables(results, "fpr"):
         heads = [f"{name} {metric}" for name in table.sets for metric in table.metrics]
         lines = [["model", "Acc", *map(escaped, heads)]]
         for row in table.rows:
             plain = "*{}*" if row.grey else "{}"
             cells = [("**{}**" if cell.best else plain).format(cell.text) for cell in row.cells]
             lines.append([plain.format(escaped(row.model)), *cells])
-        parts += [f"## {escaped(title(table))}", markdown_table(lines)]
+        parts += [f"## {escaped(_title(table))}", markdown_table(lines)]
         parts.append("Bold: the best." + (f" Italics: {GREY_NOTE}." if table.any_grey else ""))
     return "\n\n".join(parts) + "\n"
 
 
 def latex(results: Results) -> str:
-    parts = [
-        "% Needs \\usepackage{booktabs}, \\usepackage{xcolor} and \\usepackage{graphicx}.\n"
-        "% Bold: the best. Grey: " + GREY_NOTE + "."
-    ]
-    return "\n\n".join([*parts, *map(_latex_table, _tables(results))]) + "\n"
+    head = "% Needs \\usepackage{booktabs}, \\usepackage{xcolor} and \\usepackage{graphicx}.\n"
+    head += f"% Bold: the best. Grey: {GREY_NOTE}."
+    return "\n\n".join([head, *map(_latex_table, tables(results) + tables(results, "fpr"))]) + "\n"
 
 
 def latex_escaped(text: str) -> str:
@@ -60,23 +99,21 @@ def latex_escaped(text: str) -> str:
 
 
 def _latex_table(table: Table) -> str:
-    step = len(table.metrics)
-    spans = [(2 + step * place + 1, 2 + step * (place + 1)) for place in range(len(table.sets))]
+    step, count = len(table.metrics), len(table.sets)
     sets = [f"\\multicolumn{{{step}}}{{c}}{{{latex_escaped(name)}}}" for name in table.sets]
-    rules = " ".join(f"\\cmidrule(lr){{{first}-{last}}}" for first, last in spans)
-    body = []
+    rules = " ".join(f"\\cmidrule(lr){{{first}-{first + step - 1}}}" for first in range(3, 3 + step * count, step))
+    body = [["", "", *sets], ["Model", "Acc", *table.metrics * count]]
     for row in table.rows:
         plain = r"\textcolor{{gray}}{{{}}}" if row.grey else "{}"
         cells = [(r"\textbf{{{}}}" if cell.best else plain).format(latex_escaped(cell.text)) for cell in row.cells]
         body.append([plain.format(latex_escaped(row.model)), *cells])
-    heads = [["", "", *sets], ["Model", "Acc", *table.metrics * len(table.sets)]]
-    first, second, *rest = (" & ".join(line) + r" \\" for line in heads + body)
+    first, second, *rest = (" & ".join(line) + r" \\" for line in body)
     lines = [
         r"\begin{table}",
         r"\centering",
-        f"\\caption{{{latex_escaped(title(table))}.}}",
+        f"\\caption{{{latex_escaped(_title(table))}.}}",
         r"\resizebox{\linewidth}{!}{%",
-        f"\\begin{{tabular}}{{l{'r' * (1 + step * len(table.sets))}}}",
+        f"\\begin{{tabular}}{{l{'r' * (1 + step * count)}}}",
         *(r"\toprule", first, rules, second, r"\midrule"),
         *rest,
         *(r"\bottomrule", r"\end{tabular}}", r"\end{table}"),

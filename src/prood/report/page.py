@@ -1,23 +1,15 @@
 """The report as one self-contained HTML page: style, script, charts and pictures are all inside."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.resources import files
 from statistics import fmean
 
 from prood.evaluation.results import Results
-from prood.evaluation.words import Kind, percent, radius_text
-from prood.report.html_tables import facts, results_html
+from prood.evaluation.words import percent, radius_text
+from prood.report import sections
 from prood.report.markup import Html, element
-from prood.report.sections import (
-    View,
-    attack_section,
-    gallery_section,
-    radius_section,
-    roc_section,
-    scores_section,
-    section,
-)
-from prood.report.table import GREY_NOTE, Table, latest, tables
+from prood.report.sections import View
+from prood.report.table import Table, latest, tables
 
 EXPLANATION = Html(
     "Every model gives an image a score: how sure it is that the image is of the kind it was trained on. "
@@ -27,38 +19,27 @@ EXPLANATION = Html(
     "So the worst case lies between GAUC and AAUC. A GAUC of 0 means that nothing is proved, not that all is lost."
 )
 CHAIN = (("GAUC", "proved"), ("worst case", "unknown"), ("AAUC", "attacked"), ("AUC", "clean"))
-TABLES: dict[Kind, tuple[str, str]] = {
-    "auc": ("AUC", "Clean, guaranteed and attacked AUC for each out-distribution, in percent. Larger is better."),
-    "fpr": (
-        "False positives at 95% true positives",
-        "The share of out-of-distribution images that pass where 95% of the in-distribution does, in percent: clean, "
-        "guaranteed and attacked. Smaller is better.",
-    ),
-}
-SECTIONS: dict[str, tuple[str, Callable[[View], Html | None]]] = {
-    "radius": ("Radius", radius_section),
-    "scores": ("Scores", scores_section),
-    "roc": ("ROC", roc_section),
-    "gallery": ("Gallery", gallery_section),
-    "attack": ("Attack", attack_section),
-}
 
 
 def page(results: Results) -> str:
     view = View(latest(results))
-    made: dict[str, tuple[str, Html | None]] = {
-        "summary": ("Summary", _headlines(view)),
-        "auc": ("AUC", _table_section(view, "auc")),
-        "fpr": ("FPR", _table_section(view, "fpr")),
-        **{name: (title, make(view)) for name, (title, make) in SECTIONS.items()},
+    made = {
+        "Summary": _headlines(view),
+        "AUC": sections.table_section(view, "auc"),
+        "FPR": sections.table_section(view, "fpr"),
+        "Radius": sections.radius_section(view),
+        "Scores": sections.scores_section(view),
+        "ROC": sections.roc_section(view),
+        "Gallery": sections.gallery_section(view),
+        "Attack": sections.attack_section(view),
     }
-    there = {name: (title, content) for name, (title, content) in made.items() if content is not None}
-    links = [element("a", title, href=f"#{name}") for name, (title, _) in there.items()]
+    there = {title: content for title, content in made.items() if content is not None}
+    links = [element("a", title, href=f"#{title.lower()}") for title in there]
     body = element(
         "body",
         _header(view, results),
         element("nav", element("div", *links, class_="links"), _choice(view), aria_label="Sections"),
-        element("main", *(content for _, content in there.values() if content is not None)),
+        element("main", *there.values()),
         element("footer", f"Written by Prood {view.evaluations[-1].version}."),
         element("script", _resource("page.js")),
     )
@@ -83,7 +64,7 @@ def _several(values: Iterable[object]) -> str:
 
 def _header(view: View, results: Results) -> Html:
     items = view.evaluations
-    known = {
+    facts = {
         "In-distribution": _several(item.inside for item in items),
         "Radii ε": ", ".join(map(radius_text, view.radii)),
         "Attack": _several(item.attacks for item in items) or "none",
@@ -92,12 +73,12 @@ def _header(view: View, results: Results) -> Html:
         "Machine": _several(item.machine for item in items),
         "Version": _several(item.version for item in items),
     }
-    shown = {name.lower() for name in known}
-    free = {
-        key.replace("_", " ").capitalize(): f"{value:g}" if isinstance(value, float) else str(value)
-        for key, value in results.facts.items()
-        if isinstance(value, str | int | float) and key.lower() not in shown
-    }
+    shown = {name.lower() for name in facts}
+    for key, value in results.facts.items():
+        if isinstance(value, str | int | float) and key.lower() not in shown:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            facts[key.replace("_", " ").capitalize()] = text
+    pairs = [element("div", element("dt", name), element("dd", text)) for name, text in facts.items() if text]
     links = [element("span", element("b", name), element("small", kind)) for name, kind in CHAIN]
     chain = [part for link in links for part in (element("i", "≤"), link)][1:]
     return element(
@@ -106,7 +87,7 @@ def _header(view: View, results: Results) -> Html:
         element("h1", "Certified out-of-distribution detection"),
         element("p", EXPLANATION, class_="lead"),
         element("p", *chain, class_="chain"),
-        facts({name: value for name, value in (known | free).items() if value}),
+        element("dl", *pairs, class_="facts"),
     )
 
 
@@ -128,34 +109,33 @@ def _choice(view: View) -> Html:
 
 def _headlines(view: View) -> Html:
     """For each in-distribution: the model that proves most, its accuracy, and where its worst case lies."""
-    tiles = []
+    tiles, everything = [], tables(view.evaluations)
     for inside in dict.fromkeys(item.inside for item in view.evaluations):
-        groups = [table for table in tables(view.evaluations) if table.inside == inside]
+        groups = [table for table in everything if table.inside == inside]
         model = _most_proved(groups)
         items = [item for item in view.evaluations if item.inside == inside and item.model == model]
         accuracy = [row.cells[0] for table in groups for row in table.rows if row.model == model][-1]
         best = max((row.cells[0].value or 0, row.model) for table in groups for row in table.rows)
-        where = f" on {inside}" if len(groups) < len(tables(view.evaluations)) else ""
+        where = f" on {inside}" if len(groups) < len(everything) else ""
         if accuracy.value is not None:
             rest = "the best of all" if accuracy.value == best[0] else f"best: {percent(best[0])} ({best[1]})"
             tiles.append((f"{accuracy.text}%", f"accuracy of {model}{where}", rest))
-        sets = len({item.outside for item in items})
-        clean = fmean(item.auc for item in {item.outside: item for item in items}.values())
-        over = "out-distribution" if sets == 1 else "out-distributions"
-        tiles.append((f"{percent(clean)}%", f"AUC of {model}", f"mean over {sets} {over}"))
-        for table in groups:
-            at = view.at(table.eps, items)
-            if at and table.eps > 0:
+        clean = {item.outside: item.auc for item in items}.values()
+        over = "out-distribution" if len(clean) == 1 else "out-distributions"
+        tiles.append((f"{percent(fmean(clean))}%", f"AUC of {model}", f"mean over {len(clean)} {over}"))
+        for eps in (table.eps for table in groups if table.eps > 0):
+            if at := [item for item in items if item.eps == eps]:
                 proved = percent(fmean(item.gauc for item in at))
                 found = [item.aauc for item in at if item.aauc is not None]
-                name = f"worst-case AUC at ε = {radius_text(table.eps)}"
+                name = f"AUC at ε = {radius_text(eps)}"
                 if len(found) == len(at):
-                    tiles.append((f"{proved} – {percent(fmean(found))}%", name, f"{model}, mean GAUC to AAUC"))
+                    shown = f"{proved} – {percent(fmean(found))}%"
+                    tiles.append((shown, f"worst-case {name}", f"{model}, mean GAUC to AAUC"))
                 else:
-                    tiles.append((f"{proved}%", name.replace("worst-case", "guaranteed"), f"{model}, mean GAUC"))
+                    tiles.append((f"{proved}%", f"guaranteed {name}", f"{model}, mean GAUC"))
     words = "The model that proves most, among those whose accuracy is within 3 points of the best."
     drawn = [element("div", *map(element, ("b", "span", "small"), texts), class_="tile") for texts in tiles]
-    return section("summary", "Summary", words, element("div", *drawn, class_="tiles"))
+    return sections.section("summary", "Summary", words, element("div", *drawn, class_="tiles"))
 
 
 def _most_proved(groups: list[Table]) -> str:
@@ -167,12 +147,3 @@ def _most_proved(groups: list[Table]) -> str:
                 cells = row.cells[1 + table.metrics.index("GAUC") :: len(table.metrics)]
                 proved.setdefault(row.model, []).extend(cell.value for cell in cells if cell.value is not None)
     return max(proved, key=lambda model: fmean(proved[model]))
-
-
-def _table_section(view: View, kind: Kind) -> Html:
-    title, words = TABLES[kind]
-    found = tables(view.evaluations, kind)
-    notes = "Bold: the best. " + (f"Grey: {GREY_NOTE}. " if any(table.any_grey for table in found) else "")
-    if any(cell.interval for table in found for row in table.rows for cell in row.cells):
-        notes += "Point at a number for its 95% bootstrap interval."
-    return section(kind, title, words, *map(results_html, found), element("p", notes, class_="note"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B")
 """Okabe and Ito's, in an order in which neighbours differ most also for the colour-blind."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 5)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""For curves and points that are printed without colours."""
-
+"""For curves that are printed without colours."""
 _STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 10,
@@ -41,23 +39,24 @@ def check_packages() -> None:
 
 
 @contextmanager
-def figure(width: float = 7.0, height: float = 4.2) -> Iterator[Figure]:
-    """An empty figure of so many inches, drawn in the common style; `save` it before the block ends."""
+def figure(file: Path, width: float = 7.0, height: float = 4.2) -> Iterator[Figure]:
+    """An empty figure of so many inches in the common style, which is an SVG file when the block ends.
+
+    It is written without a date, so that the same figure has the same bytes.
+    """
     check_packages()
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}):
-        yield Figure(figsize=(width, height))  # without pyplot: no window system, nothing to close
+        made = Figure(figsize=(width, height))  # without pyplot: no window system, nothing to close
+        yield made
+        with replacing(file) as aside:
+            made.savefig(aside, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def save(made: Figure, file: Path) -> None:
-    """Write it as SVG, aside and then renamed; without a date, so that the same figure has the same bytes."""
-    with replacing(file) as aside:
-        made.savefig(aside, format="svg", metadata={"Date": None, "Creator": None})
-
-
-def curve(axes: Axes, number: int, x: list[float], y: list[float], label: str) -> None:
-    """One of several curves, in its own colour and dashes."""
+def curve(axes: Axes, x: Sequence[float], y: Sequence[float], label: str) -> None:
+    """The next of several curves, in its own colour and dashes."""
+    number = len(axes.lines)
     look = {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)]}
     axes.plot(x, y, label=label, **look)

@@ -1,17 +1,16 @@
 """The page of results: our table beside the paper's, built from published files and never typed."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from prood.errors import Damaged
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
-from prood.report.markdown import code, escaped, markdown_table, model_name, model_row, text_of
+from prood.report.formats import code, escaped, markdown_table, model_name, model_row, text_of
 from prood.report.table import MEANING
-from prood.studies.paper import PaperRow, paper, paper_rows
 from prood.studies.published import NOTES_FILE, SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published
-from prood.studies.seeds import Group, grouped
+from prood.studies.rows import Group, PaperRow, grouped, paper, paper_rows
 
 HEAD = """# Results
 
@@ -48,54 +47,44 @@ def results_page(folder: Path | str) -> str:
     sections: dict[tuple[str, str], list[Group]] = {}
     for group in grouped(published):
         sections.setdefault((group.inside, group.outside), []).append(group)
-    parts = [HEAD, READING.format(meaning=MEANING, source=paper()["source"]) if published else NOTHING]
     before, after = _notes(folder / NOTES_FILE)
-    parts += before
-    for groups in sections.values():
-        parts += _section(groups)
-    parts += after
-    for file in sorted(folder.rglob(SHIFT_FILE)):
-        parts += _of(_shift, file)
-    if (folder / SPEED_FILE).is_file():
-        parts += _of(_speed, folder / SPEED_FILE)
-    return "\n\n".join(parts + (_files(published) if published else [])) + "\n"
+    parts = [HEAD, READING.format(meaning=MEANING, source=paper()["source"]) if published else NOTHING, before]
+    parts += [*(part for groups in sections.values() for part in _section(groups)), after]
+    shifts = [(_shift, file) for file in sorted(folder.rglob(SHIFT_FILE))]
+    for section, file in [*shifts, *((_speed, file) for file in folder.glob(SPEED_FILE))]:
+        try:
+            parts += section(read_json(file))
+        except (TypeError, AttributeError, ValueError):
+            raise Damaged(f"{file} is damaged or of another format: remove it and publish again") from None
+    return "\n\n".join(filter(None, parts + (_files(published) if published else []))) + "\n"
 
 
-def _notes(file: Path) -> tuple[list[str], list[str]]:
-    """What is said above the first heading, and the rest; each a text or none."""
+def _notes(file: Path) -> tuple[str, str]:
+    """What is said above the first heading, and the rest."""
     try:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
     except UnicodeDecodeError:
         raise Damaged(f"{file} is no text in UTF-8: save it as such") from None
     first, heading, rest = f"\n{text}".partition("\n#")
-    return [*filter(None, [first.strip()])], [*filter(None, [(heading + rest).strip()])]
-
-
-def _of(section: Callable[[dict[str, Any]], list[str]], file: Path) -> list[str]:
-    try:
-        return section(read_json(file))
-    except (TypeError, AttributeError, ValueError):
-        raise Damaged(f"{file} is damaged or of another format: remove it and publish again") from None
+    return first.strip(), (heading + rest).strip()
 
 
 def _section(groups: list[Group]) -> list[str]:
     """All tables of one in-distribution and one training out-distribution."""
-    groups = sorted(groups, key=lambda group: (_place(ORDER, group.title.partition(",")[0]), group.title))
+    groups = sorted(groups, key=lambda group: (place(ORDER, group.title.partition(",")[0]), group.title))
+    inside, outside = groups[0].inside, groups[0].outside
     members = [member for group in groups for member in group.members]
-    sets = sorted({name for one in members for name in one.sets}, key=lambda name: (_place(SETS, name), name))
+    sets = sorted({name for one in members for name in one.sets}, key=lambda name: (place(SETS, name), name))
     radii = sorted({eps for one in members for eps in one.radii})
-    parts = [f"## In-distribution {escaped(groups[0].inside)}, trained against {escaped(groups[0].outside)}"]
+    parts = [f"## In-distribution {escaped(inside)}, trained against {escaped(outside)}"]
     for eps in radii:
         parts += [f"### AUC / GAUC / AAUC, ε = {radius_text(eps)}", _table(groups, sets, eps, "auc")]
     eps = next((eps for eps in radii if math.isclose(eps, RADIUS)), radii[0])
     parts += [f"### FPR / GFPR / AFPR at 95% TPR, ε = {radius_text(eps)}", _table(groups, sets, eps, "fpr")]
     parts += _by_method(groups, sets, radii)
-    if groups[0].outside in sets:
-        parts.append(
-            f"Of {escaped(groups[0].outside)} the models saw the training images, and are tested on the others."
-        )
-    names = [one.outside for member in members for one in member.evaluations]
-    files = {set_name(name): name for name in names if ":" in name}
+    if outside in sets:
+        parts.append(f"Of {escaped(outside)} the models saw the training images, and are tested on the others.")
+    files = {set_name(one.outside): one.outside for each in members for one in each.evaluations if ":" in one.outside}
     if read := [f"{escaped(name)} from `{files[name]}`" for name in sets if name in files]:
         parts.append(f"Sets that were not taken under their own name: {', '.join(read)}.")
     return parts
@@ -116,15 +105,14 @@ def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:
     lines = [["model", "Acc", *map(escaped, sets), *(["certified by"] if kind == "auc" else [])]]
     for group in groups:
         here = group.evaluated(sets, eps)
-        lines.append(line(_name(here), here, len(here.members)))
         several = len(here.members) > 1
+        lines.append(line(_name(here), here, len(here.members)))
         same = [one for one in rows if one.title == group.title]
         same.sort(key=lambda one: (one.table["runs"] > 1) == several)  # means beside means, single runs beside such
         lines += [line(f"↳ *{one.name}*", one) for one in same[-1:]]
     ours = {group.title for group in groups}
     others = [one for one in rows if one.title not in ours and one.table["runs"] == 1]
-    lines += [line(f"{one.title}, *{one.name}*", one) for one in others]
-    return markdown_table(lines)
+    return markdown_table(lines + [line(f"{one.title}, *{one.name}*", one) for one in others])
 
 
 def _by_method(groups: list[Group], sets: list[str], radii: list[float]) -> list[str]:
@@ -134,9 +122,7 @@ def _by_method(groups: list[Group], sets: list[str], radii: list[float]) -> list
         for eps in radii:
             found = [one for member in group.members for name in sets for one in member.at(name, eps)]
             methods = list(dict.fromkeys(method_of(one) for one in found))
-            if len(methods) < 2 or not any(one.gauc for one in found):
-                continue
-            for method in methods:
+            for method in methods if len(methods) > 1 and any(one.gauc for one in found) else ():
                 part = group.only(method).evaluated(sets, eps)
                 images = _range(one.images for name in sets for one in part.used("gauc", name, eps))
                 cells = [text_of(part.statistic("gauc", name, eps), len(part.members)) for name in sets]
@@ -146,18 +132,18 @@ def _by_method(groups: list[Group], sets: list[str], radii: list[float]) -> list
 
 def _shift(content: dict[str, Any]) -> list[str]:
     """The choice of the shift Δ; `rule` says how it was made. Two decimals: AUCs that it compares may be that close."""
-    names = ("accuracy", "auc", "gauc")
 
-    def cell(value: Any) -> str:
-        return _number(value, lambda fraction: f"{100 * fraction:.2f}")
+    def cells(row: dict[str, Any]) -> list[str]:
+        found = (row.get(name) for name in ("accuracy", "auc", "gauc"))
+        return [f"{100 * one:.2f}" if isinstance(one, int | float) else _number(one) for one in found]
 
     lines = [["shift Δ", "Acc", "AUC", "GAUC"]]
-    baseline = content.get("baseline") or {}
-    lines += [["OE, to compare with", *(cell(baseline.get(name)) for name in names)]] if baseline else []
+    if baseline := content.get("baseline"):
+        lines.append(["OE, to compare with", *cells(baseline)])
     chosen = content.get("chosen")
     for row in whole_or_chosen(content.get("candidates") or [], chosen):
-        cells = [_number(row.get("shift")), *(cell(row.get(name)) for name in names)]
-        lines.append([f"**{text}**" if row.get("shift") == chosen else text for text in cells])
+        bold = "**{}**" if row.get("shift") == chosen else "{}"
+        lines.append([bold.format(text) for text in (_number(row.get("shift")), *cells(row))])
     inside, outside = (escaped(str(content.get(key, MISSING))) for key in ("inside", "outside"))
     keys = ("classifier", "seed", "rule", "images")
     facts = [f"{key}: {escaped(str(content[key]))}" for key in keys if content.get(key) not in (None, "")]
@@ -175,12 +161,11 @@ def whole_or_chosen(candidates: list[dict[str, Any]], chosen: Any) -> list[dict[
 def _speed(content: dict[str, Any]) -> list[str]:
     rows: list[dict[str, Any]] = content.get("rows") or []
     keys = [key for key in SPEEDS if any(key in row for row in rows)]
-    lines = [[key.replace("_", " ") for key in keys]]
-    lines += [[_number(row.get(key)) for key in keys] for row in rows]
+    lines = [[key.replace("_", " ") for key in keys], *([_number(row.get(key)) for key in keys] for row in rows)]
     words = {"machine": "", "torch": "torch ", "date": ""}
     facts = [word + escaped(str(content[key])) for key, word in words.items() if content.get(key)]
     facts += [code(str(content["command"]))] if content.get("command") else []
-    return ["## Speed", SPEED, *([", ".join(facts) + "."] if facts else []), *([markdown_table(lines)] if keys else [])]
+    return ["## Speed", SPEED, f"{', '.join(facts)}." if facts else "", markdown_table(lines) if keys else ""]
 
 
 def _files(published: list[Published]) -> list[str]:
@@ -192,11 +177,8 @@ def _files(published: list[Published]) -> list[str]:
         seed = MISSING if one.seed is None else str(one.seed)
         facts = [f"`{one.file}`", escaped(one.title), seed, escaped(one.hardware), _number(one.seconds), images]
         lines.append([*facts, f"`{one.weights}`", code(one.command)])
-    return [
-        "## Where each number comes from",
-        "Files below `results/`, one a model and seed.",
-        markdown_table(lines, "---"),
-    ]
+    title = "## Where each number comes from"
+    return [title, "Files below `results/`, one a model and seed.", markdown_table(lines, "---")]
 
 
 def _name(group: Group) -> str:
@@ -208,16 +190,13 @@ def _range(numbers: Iterable[int]) -> str:
     return "–".join(f"{number:,}" for number in dict.fromkeys((found[0], found[-1])))
 
 
-def _place(order: Sequence[str], name: str) -> int:
+def place(order: Sequence[str], name: str) -> int:
+    """Behind all others if it has none in this order."""
     return order.index(name) if name in order else len(order)
 
 
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _number(value: Any, form: Callable[[float], str] = _short) -> str:
+def _number(value: Any) -> str:
     """What a file of another hand holds: a number, a word, or nothing."""
     if isinstance(value, int | float):
-        return form(value)
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return MISSING if value is None else escaped(str(value))

@@ -1,64 +1,57 @@
-"""The sections of the page that show figures, each a function of the evaluations."""
+"""The sections of the page, each a function of the evaluations: tables, figures, and what the attack did."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from prood.evaluation.results import Evaluation
-from prood.evaluation.words import labels, radius_text
-from prood.report.charts import KINDS, has_certificate, histogram, over_radius, roc_curves
-from prood.report.gallery import gallery, shown_each
-from prood.report.html_tables import attack_table
+from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text
+from prood.report.charts import KINDS, certified, gallery, histogram, over_radius, roc_curves, shown_each
 from prood.report.markup import Html, element
+from prood.report.table import GREY_NOTE, Cell, Table, tables
 
-COLOURS = 8
+TABLES: dict[Kind, tuple[str, str]] = {
+    "auc": ("AUC", "Clean, guaranteed and attacked AUC for each out-distribution, in percent. Larger is better."),
+    "fpr": (
+        "False positives at 95% true positives",
+        "The share of out-of-distribution images that pass where 95% of the in-distribution does, in percent: clean, "
+        "guaranteed and attacked. Smaller is better.",
+    ),
+}
 STOPPED = (
     " The attack leaves an image alone as soon as it cannot change a metric any more, and does not begin where the "
     "certificate already excludes that: such images look as if the attack had found little."
 )
+SHARES = {"settled": "Settled by certificate", "raised": "Score raised", "by": "Found by"}  # fractions of 1
+NAMES = {"forward": "Forward passes", "backward": "Backward passes"} | SHARES
 
 
-@dataclass(frozen=True)
 class View:
     """The evaluations that count, and what they are called and coloured throughout the page."""
 
-    evaluations: list[Evaluation]
-
-    @property
-    def radii(self) -> list[float]:
-        return sorted({item.eps for item in self.evaluations})
-
-    @property
-    def colours(self) -> dict[str, str]:
-        models = dict.fromkeys(item.model for item in self.evaluations)
-        return {model: f"m{place % COLOURS}" for place, model in enumerate(models)}
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return labels(item.outside for item in self.evaluations)
-
-    @property
-    def stopped(self) -> str:
-        """What has to be said of attacked scores that need not be the highest there are."""
-        return STOPPED if any(item.stop == "auc" for item in self.evaluations) else ""
-
-    @property
-    def kinds(self) -> set[str]:
-        """The marks that occur: a legend leaves out the others."""
-        attacked = {"attacked"} if any(item.aauc is not None for item in self.evaluations) else set()
-        proved = {"certified", "guaranteed"} if any(map(has_certificate, self.evaluations)) else set()
-        return {"inside", "clean"} | attacked | proved
+    def __init__(self, evaluations: list[Evaluation]) -> None:
+        self.evaluations = evaluations
+        self.radii = sorted({item.eps for item in evaluations})
+        models = dict.fromkeys(item.model for item in evaluations)
+        self.colours = {model: f"m{place % 8}" for place, model in enumerate(models)}  # the style sheet has eight
+        self.labels = labels(item.outside for item in evaluations)
+        # What has to be said of attacked scores that need not be the highest there are.
+        self.stopped = STOPPED if any(item.stop == "auc" for item in evaluations) else ""
+        # The marks that occur: a legend leaves out the others.
+        self.kinds = {"inside", "clean"}
+        self.kinds |= {"attacked"} if any(item.aauc is not None for item in evaluations) else set()
+        self.kinds |= {"certified", "guaranteed"} if any(map(certified, evaluations)) else set()
 
     def cases(self) -> Iterator[tuple[str, list[Evaluation]]]:
         """The evaluations by in- and out-distribution, with a name for each such pair."""
-        short = self.labels
         several = len({item.inside for item in self.evaluations}) > 1
-        pairs = dict.fromkeys((item.inside, item.outside) for item in self.evaluations)
-        for inside, outside in pairs:
-            name = f"{short[outside]} (in: {inside})" if several else short[outside]
+        for inside, outside in dict.fromkeys((item.inside, item.outside) for item in self.evaluations):
+            name = self.labels[outside] + (f" (in: {inside})" if several else "")
             yield name, [item for item in self.evaluations if (item.inside, item.outside) == (inside, outside)]
 
-    def at(self, eps: float, evaluations: list[Evaluation]) -> list[Evaluation]:
-        return [item for item in evaluations if item.eps == eps]
+    def by_radius(self, evaluations: list[Evaluation]) -> Iterator[tuple[float, list[Evaluation]]]:
+        for eps in self.radii:
+            yield eps, [item for item in evaluations if item.eps == eps]
 
 
 def section(name: str, title: str, words: str, *content: str) -> Html:
@@ -75,10 +68,16 @@ def legend(entries: Iterable[tuple[str, str]], drawn: str) -> Html:
     return element("ul", *items, class_="legend")
 
 
-def scores_section(view: View) -> Html | None:
-    def panels(name: str, items: list[Evaluation]) -> list[Html]:
-        return [chart for item in items if (chart := histogram(item, name))]
+def table_section(view: View, kind: Kind) -> Html:
+    title, words = TABLES[kind]
+    found = tables(view.evaluations, kind)
+    notes = "Bold: the best. " + (f"Grey: {GREY_NOTE}. " if any(table.any_grey for table in found) else "")
+    if any(cell.interval for table in found for row in table.rows for cell in row.cells):
+        notes += "Point at a number for its 95% bootstrap interval."
+    return section(kind, title, words, *map(_results, found), element("p", notes, class_="note"))
 
+
+def scores_section(view: View) -> Html | None:
     words = (
         "One panel a model: how the scores of in-distribution images compare with those of out-of-distribution images "
         "as they are (clean), after the attack (attacked), and with the proved upper bound of what any attack could "
@@ -87,16 +86,15 @@ def scores_section(view: View) -> Html | None:
         "lie to the right of the thin vertical line." + view.stopped
     )
     marks = legend([(name, kind) for kind, name in KINDS.items() if kind in view.kinds], "steps")
-    blocks = _blocks(view, panels, "panels small")
+    blocks = _blocks(view, histogram, "panels small")
     return section("scores", "Scores", words, marks, *blocks) if blocks else None
 
 
 def roc_section(view: View) -> Html | None:
     figures = []
     for name, items in view.cases():
-        for eps in view.radii:
-            chart = roc_curves(view.at(eps, items), name, view.colours)
-            if chart:
+        for eps, there in view.by_radius(items):
+            if chart := roc_curves(there, name, view.colours):
                 tag = element("span", f"ε = {radius_text(eps)}", class_="tag")
                 figures.append(element("div", chart, tag, data_eps=f"{eps!r}", data_outside=name, class_="panel"))
     words = (
@@ -121,43 +119,34 @@ def radius_section(view: View) -> Html | None:
 
 
 def gallery_section(view: View) -> Html | None:
-    count = shown_each(view.evaluations)
-
-    def rows(name: str, items: list[Evaluation]) -> list[Html]:
-        return [row for item in items if (row := gallery(item, name, count))]
-
     words = (
         "The out-of-distribution images about which each model is most confident after the attack, or about which the "
         "least is proved: before and after the attack, with the confidence clean → attacked ≤ certified." + view.stopped
     )
-    blocks = _blocks(view, rows, "galleries")
+    blocks = _blocks(view, partial(gallery, count=shown_each(view.evaluations)), "galleries")
     return section("gallery", "Gallery", words, *blocks) if blocks else None
 
 
 def attack_section(view: View) -> Html | None:
     tables = []
-    for eps in view.radii:
-        table = attack_table(view.at(eps, view.evaluations), view.labels)
-        if table:
+    for eps, items in view.by_radius(view.evaluations):
+        if table := _attack(items, view.labels):
             summary = element("summary", element("h3", f"ε = {radius_text(eps)}"))
             tables.append(element("details", summary, table, open=True, data_eps=f"{eps!r}"))
-    words = (
-        "What the attack did and cost. An image is settled where its certificate shows that there is nothing left to "
-        "find."
-    )
+    words = "What the attack did and cost. "
+    words += "An image is settled where its certificate shows that there is nothing left to find."
     return section("attack", "Attack", words, *tables) if tables else None
 
 
-def _blocks(view: View, content: Callable[[str, list[Evaluation]], list[Html]], kind: str) -> list[Html]:
-    """A foldable block for each out-distribution, with a part for each radius."""
+def _blocks(view: View, draw: Callable[[Evaluation, str], Html | None], kind: str) -> list[Html]:
+    """A foldable block for each out-distribution, and in it a part for each radius with what is drawn of each model."""
     blocks = []
     for name, items in view.cases():
         parts = []
-        for eps in view.radii:
-            inner = content(name, view.at(eps, items))
-            if inner:
+        for eps, there in view.by_radius(items):
+            if drawn := [one for item in there if (one := draw(item, name))]:
                 head = element("h4", f"ε = {radius_text(eps)}")
-                parts.append(element("div", head, element("div", *inner, class_=kind), data_eps=f"{eps!r}"))
+                parts.append(element("div", head, element("div", *drawn, class_=kind), data_eps=f"{eps!r}"))
         if parts:
             summary = element("summary", element("h3", name))
             blocks.append(element("details", summary, *parts, open=True, data_outside=name))
@@ -170,3 +159,68 @@ def _curves(view: View, figures: list[Html], kinds: Iterable[str], name: str, ti
     strokes = legend([(kind, f"{kind} ink") for kind in kinds if kind in view.kinds], "line")
     marks = element("div", models, strokes, class_="legends")
     return section(name, title, words, marks, element("div", *figures, class_="panels")) if figures else None
+
+
+def _scrolling(table: Html, label: str) -> Html:
+    """A wide table scrolls inside its own box, also by keyboard, and not the page."""
+    return element("div", table, class_="scroll", role="region", tabindex="0", aria_label=label)
+
+
+def _results(table: Table) -> Html:
+    """Two rows of headings, then a row a model; a cell's title is its 95% interval."""
+    step = len(table.metrics)
+    spans = [element("th", name, colspan=step, scope="colgroup", class_="set") for name in table.sets]
+    fixed = [element("th", name, rowspan=2, scope="col") for name in ("Model", "Acc")]
+    classes = ["first", *[None] * (step - 1)] * len(table.sets)
+    names = zip(table.metrics * len(table.sets), classes, strict=True)
+    metrics = [element("th", name, scope="col", class_=kind) for name, kind in names]
+    head = element("thead", element("tr", *fixed, *spans), element("tr", *metrics))
+    body = []
+    for row in table.rows:
+        cells = [_cell(cell, first) for cell, first in zip(row.cells, [None, *classes], strict=True)]
+        body.append(element("tr", element("th", row.model, scope="row"), *cells, class_="grey" if row.grey else None))
+    kind = "results wide" if len(metrics) > 9 else "results"  # a few columns would be too far apart over the whole page
+    caption = f"ε = {radius_text(table.eps)}, in-distribution {table.inside}"
+    whole = element("table", element("caption", caption), head, element("tbody", *body), class_=kind)
+    return _scrolling(whole, f"{'/'.join(table.metrics)} table, {caption}")
+
+
+def _cell(cell: Cell, first: str | None) -> Html:
+    title = f"95% interval {percent(cell.interval[0])} to {percent(cell.interval[1])}" if cell.interval else None
+    classes = " ".join(filter(None, (first, "best" if cell.best else None)))
+    return element("td", element("b", cell.text) if cell.best else cell.text, title=title, class_=classes or None)
+
+
+def _attack(evaluations: Sequence[Evaluation], short: Mapping[str, str]) -> Html | None:
+    """A row for every evaluation that was attacked, a column for whatever its attack says."""
+    rows = [(item, _statistics(item.attack)) for item in evaluations if item.attack or item.attacks]
+    columns = list(dict.fromkeys(key for _, values in rows for key in values))
+    if not columns:
+        return None
+    heads = [element("th", name, scope="col") for name in ("Model", "Out-distribution", "Preset", *columns)]
+    body = []
+    for item, values in rows:
+        names = [element("td", name, class_="words") for name in (short[item.outside], item.attacks or MISSING)]
+        cells = [element("td", values.get(name, MISSING)) for name in columns]
+        body.append(element("tr", element("th", item.model, scope="row"), *names, *cells))
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *body), class_="attack")
+    return _scrolling(table, f"Attack statistics at ε = {radius_text(rows[0][0].eps)}")
+
+
+def _statistics(attack: dict[str, Any]) -> dict[str, str]:
+    names = {key: NAMES.get(key, key.replace("_", " ").capitalize()) for key in attack}
+    return {names[key]: text for key, value in attack.items() if (text := _text(key, value)) is not None}
+
+
+def _text(key: str, value: Any) -> str | None:
+    """A scalar as people read it, a mapping of scalars as a list; None for anything that is neither."""
+    if isinstance(value, str | bool):
+        return value if isinstance(value, str) else "yes" if value else "no"
+    if isinstance(value, Mapping):
+        parts = [(name, _text(key, item)) for name, item in value.items()]
+        return ", ".join(f"{name} {text}" for name, text in parts if text is not None) or None
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{percent(value)}%" if key in SHARES else f"{value:.1f}" if value >= 100 else f"{value:.3g}"
+    return None

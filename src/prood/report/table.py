@@ -10,6 +10,7 @@ from rich.text import Text
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radius_text
 
+WHAT: dict[Kind, str] = {"auc": "AUC", "fpr": "FPR at 95% TPR"}
 STACKED: dict[Kind, tuple[str, ...]] = {"auc": ("AUC", "AAUC", "GAUC"), "fpr": ("FPR", "AFPR", "GFPR")}
 """As lines of a terminal's cell: from the friendliest to what is proved, the worst case lies between the last two."""
 TOLERATED = 0.03  # of accuracy: what lies further below the best accuracy buys its detection with it, and is greyed
@@ -79,18 +80,22 @@ def tables(results: Iterable[Evaluation], kind: Kind = "auc") -> list[Table]:
 
 def _table(kind: Kind, group: list[Evaluation], short: dict[str, str]) -> Table:
     found = {(item.model, item.outside): item for item in group}
+    accurate = {item.model: item for item in group if item.accuracy is not None}
     outsides = list(dict.fromkeys(item.outside for item in group))
     metrics = [name for name in METRICS[kind] if any(getattr(item, name) is not None for item in group)]
-    rows = []
+    rows: dict[str, list[Cell]] = {}
     for model in dict.fromkeys(item.model for item in group):
-        of_model = [item for item in group if item.model == model]
-        with_accuracy = [item for item in of_model if item.accuracy is not None]
-        cells = [_cell((with_accuracy or of_model)[-1], "accuracy")]
-        cells += [_cell(found.get((model, outside)), metric) for outside in outsides for metric in metrics]
-        rows.append(Row(model, tuple(cells)))
-    headings = tuple(METRICS[kind][name] for name in metrics)
+        rows[model] = [_cell(accurate.get(model), "accuracy")]
+        rows[model] += [_cell(found.get((model, outside)), metric) for outside in outsides for metric in metrics]
+    accuracies = {model: cells[0].value for model, cells in rows.items() if cells[0].value is not None}
+    least = max(accuracies.values(), default=0.0) - TOLERATED - 1e-9
+    # Bare discriminators are compared with each other, where there is nothing else.
+    compared = [model for model in accuracies if accuracies[model] >= least] or list(rows)
+    _mark_best([rows[model] for model in compared], kind)
     sets = tuple(short[outside] for outside in outsides)
-    return Table(kind, group[0].inside, group[0].eps, sets, headings, tuple(_marked(_greyed(rows), kind)))
+    headings = tuple(METRICS[kind][name] for name in metrics)
+    made = tuple(Row(model, tuple(cells), model not in compared) for model, cells in rows.items())
+    return Table(kind, group[0].inside, group[0].eps, sets, headings, made)
 
 
 def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
@@ -100,29 +105,18 @@ def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
     return Cell(getattr(evaluation, metric), (ends[0], ends[1]) if ends else None)
 
 
-def _greyed(rows: list[Row]) -> list[Row]:
-    accuracies = [row.cells[0].value for row in rows if row.cells[0].value is not None]
-    if not accuracies:  # bare discriminators only: they are compared with each other
-        return rows
-    least = max(accuracies) - TOLERATED - 1e-9
-    return [replace(row, grey=row.cells[0].value is None or row.cells[0].value < least) for row in rows]
-
-
-def _marked(rows: list[Row], kind: Kind) -> list[Row]:
-    """The best of each column among the models that are not grey, with all that print the same.
+def _mark_best(rows: list[list[Cell]], kind: Kind) -> None:
+    """The best of each column, with all that print the same.
 
     A best value says something only where at least two models are compared, and where it is not the worst possible one.
     """
-    columns = []
-    for place, cells in enumerate(zip(*(row.cells for row in rows), strict=True)):
-        compared = [not row.grey and cell.value is not None for row, cell in zip(rows, cells, strict=True)]
+    for place, column in enumerate(zip(*rows, strict=True)):
         smaller = kind == "fpr" and place > 0
-        texts = [cell.text for cell, counts in zip(cells, compared, strict=True) if counts]
+        texts = [cell.text for cell in column if cell.value is not None]
         top = (min if smaller else max)(texts, key=float, default="")
-        worth = len(texts) > 1 and top != ("100.0" if smaller else "0.0")
-        best = [worth and counts and cell.text == top for cell, counts in zip(cells, compared, strict=True)]
-        columns.append([replace(cell, best=one) for cell, one in zip(cells, best, strict=True)])
-    return [replace(row, cells=cells) for row, cells in zip(rows, zip(*columns, strict=True), strict=True)]
+        if len(texts) > 1 and top != ("100.0" if smaller else "0.0"):
+            for row in rows:
+                row[place] = replace(row[place], best=row[place].text == top)
 
 
 def results_table(results: Results, kind: Kind = "auc") -> Group:
@@ -130,8 +124,7 @@ def results_table(results: Results, kind: Kind = "auc") -> Group:
     parts: list[RenderableType] = []
     for table in tables(results, kind):
         # Not the table's own title and caption: those would be broken to the width of a narrow table.
-        what = "FPR at 95% TPR" if kind == "fpr" else "AUC"
-        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {what} in percent"
+        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {WHAT[kind]} in percent"
         parts += [*([Text()] if parts else []), Text(title, style="italic"), _rich(table)]
         if table.any_grey:
             parts.append(Text(f"dim: {GREY_NOTE}", style="dim"))
@@ -154,8 +147,7 @@ def _rich(table: Table) -> RichTable:
             for place in range(len(table.sets))
         ]
         names = Text("\n".join(table.metrics[metric] for metric in order))
-        style = "dim" if row.grey else ""
-        drawn.add_row(Text(row.model), _styled(row.cells[0]), names, *lines, style=style)
+        drawn.add_row(Text(row.model), _styled(row.cells[0]), names, *lines, style="dim" if row.grey else "")
     return drawn
 
 

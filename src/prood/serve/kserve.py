@@ -36,12 +36,9 @@ _TENSOR = {
     },
 }
 _RADIUS = {"type": "number", "minimum": 0, "maximum": 1}
+_SEVERAL = {"type": "array", "items": _RADIUS, "minItems": 1}
 _RADII = {
-    "anyOf": [
-        _RADIUS,
-        {"type": "array", "items": _RADIUS, "minItems": 1},
-        {"type": "string", "examples": ["0.01,8/255"]},
-    ],
+    "anyOf": [_RADIUS, _SEVERAL, {"type": "string", "examples": ["0.01,8/255"]}],
     "description": "Certify, too. With several radii upper_bound has the shape [N, radii], with one number [N].",
 }
 _NAMED = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}

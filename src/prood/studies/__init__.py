@@ -1,17 +1,15 @@
 """Studies: models as a graph, the engine that makes and measures them, what is chosen, judged and published of them."""
 
 from prood.studies.claims import check_claims
-from prood.studies.comparison import compare
 from prood.studies.curve import best_shift, fit_fusion, pairs
 from prood.studies.fusing import fuse
 from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
 from prood.studies.lab import Lab
 from prood.studies.published import Published, publish, read_published
-from prood.studies.quickstart import quickstart
-from prood.studies.reproduce import reproduce
-from prood.studies.seeds import Group, grouped
+from prood.studies.rows import Group, grouped
 from prood.studies.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
+from prood.studies.whole import compare, quickstart, reproduce
 
 __all__ = [
     "STUDIES",

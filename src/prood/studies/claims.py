@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from prood.errors import Mismatch, NotFound
-from prood.evaluation import evaluate_run
-from prood.evaluation.results import Evaluation
+from prood.evaluation import Evaluation, evaluate_run
 from prood.evaluation.words import radius_text, set_name
 from prood.models import fingerprint, load
 from prood.studies.published import Published, method_of
@@ -74,15 +74,13 @@ def check_claims(
 ) -> list[Claim]:
     """Score and certify the same images again with `model`, a run's folder or the name of a shipped one.
 
-    All of what was published without attacks, or `which` of that. The weights must be the
-    published ones. What is measured goes into `folder`, by default runs/again/WEIGHTS, and what is there is not made
-    again.
+    All of what was published without attacks, or `which` of that. The weights must be the published ones. What is
+    measured goes into `folder`, by default runs/again/WEIGHTS, and what is there is not made again.
     """
     weights = fingerprint(load(model)[0])
     if weights != published.weights:
         raise Mismatch(f"{model} has the weights {weights}, and {published.weights} were published: name that model")
-    which = which or Which()
-    wanted = [one for one in published.evaluations if one.attacks is None and one in which]
+    wanted = [one for one in published.evaluations if one.attacks is None and (which is None or one in which)]
     if not wanted:
         sets, radii = ", ".join(published.sets), ", ".join(map(radius_text, published.radii))
         raise NotFound(f"nothing of that was published without attacks: there are the sets {sets} and radii {radii}")
@@ -90,18 +88,13 @@ def check_claims(
     claims: list[Claim] = []
     for how in dict.fromkeys((method_of(one), one.images, one.seed) for one in wanted):  # each at one go
         alike = [one for one in wanted if (method_of(one), one.images, one.seed) == how]
+        options: dict[str, Any] = dict(zip(("method", "limit", "seed"), how, strict=True))
         results = evaluate_run(
             model,
             inside=published.inside,
             outside=list(dict.fromkeys(one.outside for one in alike)),
             eps=list(dict.fromkeys(one.eps for one in alike)),
-            attacks=None,
-            method=how[0],
-            limit=how[1],
-            seed=how[2],
-            device=device,
-            console=console,
-            folder=place,
+            **options | {"attacks": None, "device": device, "console": console, "folder": place},
         )
         made = {(one.outside, one.eps): one for one in results}
         claims += [Claim(one, made[one.outside, one.eps]) for one in alike]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -13,9 +15,8 @@ from torch import Tensor, nn
 from prood.bounds import Method
 from prood.data import ImageSet
 from prood.errors import BadValue, Unsupported
+from prood.evaluation import EvaluateOptions, auc
 from prood.evaluation.bench import CERTIFIED, Bench
-from prood.evaluation.metrics import auc
-from prood.evaluation.options import EvaluateOptions
 from prood.models import Confidence, Curve, Discriminator, InLogit
 
 Floats = NDArray[np.float64]
@@ -51,17 +52,12 @@ class Pairs:
 
     @property
     def classifier_auc(self) -> float:
-        """The AUC of the classifier alone."""
         return auc(self.s_in, self.s_out)
 
     @property
     def ceiling(self) -> float:
         """The GAUC of g alone, which no joint score that is bounded through g exceeds."""
         return auc(self.g_in, self.bound_out)
-
-    def half(self, which: int) -> Pairs:
-        """Every second image: to fit on one half (0) and to measure on the other (1)."""
-        return Pairs(*(values[which::2] for values in vars(self).values()))
 
 
 def pairs(
@@ -75,10 +71,8 @@ def pairs(
     device: str | torch.device = "cpu",
 ) -> Pairs:
     """s and g of two image sets, and ḡ at radius `eps` of the second, in the arithmetic that certificates cover."""
-    (found,) = pairs_of(
-        classifier, discriminator, inside, {outside.name: outside}, eps, method=method, device=device
-    ).values()
-    return found
+    found = pairs_of(classifier, discriminator, inside, {"": outside}, eps, method=method, device=device)
+    return found[""]
 
 
 def pairs_of(
@@ -97,17 +91,12 @@ def pairs_of(
     bench = Bench(known, EvaluateOptions(device=place, batch=250))
     certified = Bench(known, EvaluateOptions(device=place, batch=CERTIFIED if place.type == "cpu" else 250))
     with torch.no_grad():
-        s_in, g_in = bench.over(inside, sure), bench.over(inside, known)
-        return {
-            name: Pairs(
-                s_in=s_in,
-                g_in=g_in,
-                s_out=bench.over(images, sure),
-                g_out=bench.over(images, known),
-                bound_out=certified.over(images, lambda some: known.upper_bound(some, eps, method=method)),
-            )
-            for name, images in outsides.items()
-        }
+        inner = bench.over(inside, sure), bench.over(inside, known)
+        found = {}
+        for name, images in outsides.items():
+            bounds = certified.over(images, lambda some: known.upper_bound(some, eps, method=method))
+            found[name] = Pairs(*inner, bench.over(images, sure), bench.over(images, known), bounds)
+        return found
 
 
 @dataclass(frozen=True)
@@ -167,10 +156,9 @@ def _climb(rank: Callable[[Floats], tuple[float, float]], place: Floats, options
             break
         drawn = random.normal(size=(options.directions, len(place))) / np.sqrt(len(place))
         near = [place + step * direction for direction in (*axes, *-axes, *drawn)]
-        ranks = [rank(one) for one in near]
-        highest = max(range(len(near)), key=ranks.__getitem__)
-        if ranks[highest] > best:
-            place, best = near[highest], ranks[highest]
+        highest, where = max(((rank(one), one) for one in near), key=itemgetter(0))
+        if highest > best:
+            place, best = where, highest
         else:
             step /= 2
     return place
@@ -213,9 +201,5 @@ class _Space:
 
     @staticmethod
     def grid() -> list[Floats]:
-        return [
-            np.array([offset, np.log(sharpness), level])
-            for offset in range(-6, 11)
-            for sharpness in (0.7, 1.0, 2.0, 4.0)
-            for level in (-4.0, -2.0, -1.0, 0.0, 1.0)
-        ]
+        places = product(range(-6, 11), (0.7, 1.0, 2.0, 4.0), (-4.0, -2.0, -1.0, 0.0, 1.0))
+        return [np.array([offset, np.log(sharpness), level]) for offset, sharpness, level in places]

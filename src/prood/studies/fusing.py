@@ -14,8 +14,6 @@ from prood.studies.curve import Fitted, best_shift, fit_fusion, pairs
 from prood.training import Recipe, Run, images_to_choose_by
 from prood.training.joint import evaluate_of_parts
 
-FACTS_FILE = "fusion.json"
-
 
 @dataclass(frozen=True)
 class Fused:
@@ -26,10 +24,6 @@ class Fused:
     single: Fitted
     classifier_auc: float
     ceiling: float
-
-    def to_json(self) -> dict[str, Any]:
-        found = {"classifier_auc": self.classifier_auc, "ceiling": self.ceiling}
-        return {"fusion": asdict(self.fitted), "single_shift": asdict(self.single)} | found
 
 
 @dataclass(frozen=True)
@@ -79,20 +73,15 @@ def fuse(
     if radius is None:
         raise NotFound(f"{discriminator} was not trained for a radius: give one with --eps")
     inside, outside = images_to_choose_by(recipe)
-    taken = g.image
-    if taken != inside.shape:
-        raise Mismatch(
-            f"recipe {recipe.name!r} has images of shape {inside.shape}, and {discriminator} takes {taken}: "
-            "name the recipe that it was trained by with --recipe"
-        )
+    if g.image != inside.shape:
+        fault = f"recipe {recipe.name!r} has images of shape {inside.shape}, and {discriminator} takes {g.image}"
+        raise Mismatch(f"{fault}: name the one that it was trained by with --recipe")
     resolved: dict[str, Any] = {
         "method": "fuse",
         "classifier_run": str(classifier),
         "discriminator_run": str(discriminator),
         "recipe": recipe.name,
-        "auc_drop": options.auc_drop,
-        "shift": options.shift,
-        "eps": radius,
+        **asdict(options) | {"eps": radius},
         "held_back": {inside.name: inside.fingerprint(), outside.name: outside.fingerprint()},
         "evaluate": evaluate_of_parts(about_f, about_g),
     }
@@ -105,9 +94,15 @@ def fuse(
     model = Fusion(f, g, fitted.curve, options.shift).eval()
     made = Fused(model, fitted, single, sample.classifier_auc, sample.ceiling)
     folder.open(resolved, resume=resume or folder.recipe.is_file())  # only now, when nothing is left that could fail
-    counts = {"inside": len(inside), "outside": len(outside)}
-    facts = made.to_json() | {"least_auc": least, "images": counts}
-    write_text(folder.folder / FACTS_FILE, json.dumps(facts, indent=1) + "\n")
+    facts = {
+        "fusion": asdict(fitted),
+        "single_shift": asdict(single),
+        "classifier_auc": made.classifier_auc,
+        "ceiling": made.ceiling,
+        "least_auc": least,
+        "images": {"inside": len(inside), "outside": len(outside)},
+    }
+    write_text(folder.folder / "fusion.json", json.dumps(facts, indent=1) + "\n")
     known: dict[str, Any] = {"inside": about_f.inside, "data": about_f.data | about_g.data}
     save(model, folder.model, classes=about_f.classes, eps=radius, recipe=resolved, **known)
     return made

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from prood.bounds import Method
@@ -93,30 +92,24 @@ class Study:
     together: tuple[str, ...] = ()
     calibration: str | None = None
 
-    @cached_property
-    def by_name(self) -> dict[str, Node]:
-        return {node.name: node for node in self.nodes}
-
     def node(self, name: str) -> Node:
-        if name not in self.by_name:
-            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(self.by_name)}")
-        return self.by_name[name]
+        known = {node.name: node for node in self.nodes}
+        if name not in known:
+            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(known)}")
+        return known[name]
 
     @property
     def rows(self) -> dict[str, Node]:
         """The nodes that tables of all methods show, in their order; robust classifiers last."""
         return {node.name: node for node in self.nodes if node.table in ("main", "robust")}
 
-    @cached_property
+    @property
     def headline(self) -> Node:
         return next(node for node in self.nodes if node.headline)
 
     def with_parts(self, names: Iterable[str]) -> list[Node]:
         """These nodes and all that they are made of, in the study's order."""
-        found: set[str] = set()
-        waiting = list(names)
-        while waiting:
-            name = waiting.pop()
-            waiting += self.node(name).parts if name not in found else ()
-            found.add(name)
-        return [node for node in self.nodes if node.name in found]
+        found = [self.node(name) for name in names]
+        for node in found:  # it grows meanwhile
+            found += [self.node(part) for part in node.parts]
+        return [node for node in self.nodes if node in found]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from typing import Any, TypeVar
 
 import torch
@@ -16,18 +16,14 @@ from rich.console import Console
 
 from prood.errors import BadValue, Busy
 
-START = "spawn"
-"""How a process begins: anew. A copy of this one could not use a GPU that this one has used."""
+START = "spawn"  # how a process begins: anew, as a copy of this one could not use a GPU that this one has used
 
 Task = TypeVar("Task", bound=Hashable)
+Needs = Mapping[Task, Collection[Task]]
 
 
 def carry_out(
-    needs: Mapping[Task, Collection[Task]],
-    action: Callable[[Task], Any],
-    *,
-    jobs: int = 1,
-    console: Console | None = None,
+    needs: Needs[Task], action: Callable[[Task], Any], *, jobs: int = 1, console: Console | None = None
 ) -> None:
     """Carry out `action` of every task, after those that it needs: of what may begin, what stands first.
 
@@ -35,15 +31,8 @@ def carry_out(
     be sent to another process. When a task fails, those that have begun are waited for, no other is begun, and its
     error is raised.
     """
-    if unknown := {need for found in needs.values() for need in found} - needs.keys():
-        raise ValueError(f"tasks wait for {', '.join(map(str, unknown))}, which are none of them")
-    order = TopologicalSorter(needs)
-    try:
-        order.prepare()
-    except CycleError as error:
-        raise ValueError(f"tasks wait for one another: {' → '.join(map(str, error.args[1]))}") from None
     if jobs == 1:
-        _several(needs, order, lambda task: _done(action(task)), 1)
+        _several(needs, lambda task: _done(action(task)), 1, None)
         return
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise BadValue("torchrun's processes work on one step together: leave out --jobs, or torchrun")
@@ -51,18 +40,14 @@ def carry_out(
     context = multiprocessing.get_context(START)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(threads,)) as pool:
         try:
-            _several(needs, order, lambda task: pool.submit(_timed, action, task), jobs, console or Console())
+            _several(needs, lambda task: pool.submit(_timed, action, task), jobs, console or Console())
         except BrokenProcessPool:
             raise Busy("one of the processes was ended, perhaps for want of memory: try fewer --jobs") from None
 
 
-def _several(
-    needs: Mapping[Task, Collection[Task]],
-    order: TopologicalSorter[Task],
-    begin: Callable[[Task], Future[float]],
-    jobs: int,
-    console: Console | None = None,
-) -> None:
+def _several(needs: Needs[Task], begin: Callable[[Task], Future[float]], jobs: int, console: Console | None) -> None:
+    order = TopologicalSorter(needs)
+    order.prepare()
     place = {task: number for number, task in enumerate(needs)}
     ready: list[Task] = []
     running: dict[Future[float], Task] = {}

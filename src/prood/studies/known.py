@@ -26,20 +26,13 @@ def combined(name: str, title: str, classifier: str, discriminator: str = "discr
     return Node(name, title, classifier=classifier, discriminator=discriminator, **facts)
 
 
-def _references() -> tuple[Node, ...]:
-    return tuple(map(trained, REFERENCES))
-
-
-def _baselines() -> tuple[Node, ...]:
+def _baselines() -> list[Node]:
     """The methods of others, in the order of tables."""
-    good = [
-        trained(
-            "good", f"good{percent}", f"GOOD{percent}", baseline=True, settings=(f"train.quantile={percent / 100}",)
-        )
-        for percent in (80, 100)
-    ]
-    first, last = ([trained(method, baseline=True) for method in names] for names in (("eb", "acet", "atom"), ("ccu",)))
-    return (*first, *good, *last)
+    nodes = [trained(method, baseline=True) for method in ("eb", "acet", "atom")]
+    for percent in (80, 100):
+        quantile = (f"train.quantile={percent / 100}",)
+        nodes.append(trained("good", f"good{percent}", f"GOOD{percent}", baseline=True, settings=quantile))
+    return [*nodes, trained("ccu", baseline=True)]
 
 
 def _robust(*settings: str) -> tuple[Node, ...]:
@@ -69,7 +62,7 @@ def every_method(recipe: Recipe, *robust: str) -> Study:
     Methods that are registered elsewhere have a row at the end.
     """
     nodes = (
-        *_references(),
+        *map(trained, REFERENCES),
         *_baselines(),
         trained("discriminator"),
         combined("prood-s", METHODS["prood"].title + "-S", "oe"),
@@ -79,13 +72,9 @@ def every_method(recipe: Recipe, *robust: str) -> Study:
     known = {node.method for node in nodes}
     nodes += tuple(trained(method, baseline=True) for method in METHODS if method not in known)
     nodes += _sizes(str(recipe.discriminator.get("size", "S")), *SHORT)
-    return Study(recipe.name, recipe, _possible(nodes, recipe), short=SHORT)
-
-
-def _possible(nodes: tuple[Node, ...], recipe: Recipe) -> tuple[Node, ...]:
-    """Those whose methods have a table in the recipe, and whose parts are possible, too."""
     here = {node.name: node for node in nodes if node.method is None or node.method in recipe.train}
-    return tuple(node for node in here.values() if here.keys() >= set(node.parts))
+    possible = tuple(node for node in here.values() if here.keys() >= set(node.parts))
+    return Study(recipe.name, recipe, possible, short=SHORT)
 
 
 # The quickstart
@@ -135,7 +124,7 @@ def cifar(name: str, heading: str) -> Study:
     linear: dict[str, Any] = {"measures": (CERTIFY.name, TIGHTEN.name, ATTACK.name)}
     disc, joint = METHODS["discriminator"].title, METHODS["prood"].title
     nodes = (
-        *_references(),
+        *map(trained, REFERENCES),
         Node("discriminator-ibp", disc, "discriminator", recipe=f"{name}-ibp", intervals=True),
         trained("prood", "prood-ibp", **papers),
         combined("prood-s-ibp", f"{joint}-S", "oe", **papers),

@@ -1,7 +1,4 @@
-"""The engine: carries a study out, task by task as its graph demands, and gives models by name.
-
-What is there is taken, what is not is made, and nothing is made twice.
-"""
+"""The engine: carries a study out task by task, and gives models by name; what is there is not made again."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -12,7 +9,7 @@ from typing import NamedTuple
 
 from prood.errors import NotFound
 from prood.evaluation.measured import measured
-from prood.studies import making, measuring
+from prood.studies import making
 from prood.studies.graph import ATTACK, CERTIFY
 from prood.studies.jobs import carry_out
 from prood.studies.published import Published
@@ -46,8 +43,7 @@ class Lab(Site):
         """
         graph = self.making(names, self.seeds)
         self.add_measuring(graph, names)
-        action = partial(self.perform, publish=names if publish else ())
-        carry_out(graph, action, jobs=jobs, console=self.console)
+        carry_out(graph, partial(self.perform, publish=names if publish else ()), jobs=jobs, console=self.console)
 
     def making(self, names: Iterable[str], seeds: Iterable[int | None], *, missing: bool = False) -> Graph:
         """Each node after all that it needs; only what is `missing`, or everything, as settings may have changed."""
@@ -99,21 +95,20 @@ class Lab(Site):
         else:
             (measure,) = (one for one in self.study.measures if one.name == task.what)
             began = time.monotonic()
-            measuring.evaluate(self, node, task.seed, measure)
+            making.evaluate(self, node, task.seed, measure)
             self.console.print(f"{node.name:<14} {task.what} in {time.monotonic() - began:.0f} s", markup=False)
             if node.name in publish:
-                measuring.publish(self, node, task.seed)
+                making.publish(self, node, task.seed)
 
     def run(self, name: str, seed: int | None = 0) -> Path:
         """The folder of a trained node, made now if it is not there."""
         self.study.node(name)
         if not self.has(name, seed):
             if not self.may_train:
-                raise NotFound(
-                    f"{self.name} has no trained {name!r} of seed {seed}: train it on a GPU, or with --train"
-                )
+                raise NotFound(f"{self.name} has no {name!r} of seed {seed}: train it on a GPU, or with --train")
             carry_out(self.making([name], [seed], missing=True), self.perform)
-        self.used(name, seed)
+        if (weights := self.weights(name, seed)) is not None:
+            self.models[f"{name}-{seed}"] = weights
         return self.place(name, seed)
 
     def published(
@@ -130,12 +125,12 @@ class Lab(Site):
         if self.training is not False and (self.has(name, seed) or missing):
             run, radii = self.run(name, seed), list(eps or self.radii)
             radii += [self.eps] if measure and self.eps not in radii else []
-            measuring.evaluate(self, node, seed, replace(CERTIFY, eps=tuple(radii)))
+            making.evaluate(self, node, seed, replace(CERTIFY, eps=tuple(radii)))
             if attack and self.study.attacks is not None:
-                attacked = measuring.evaluate(self, node, seed, replace(ATTACK, eps=tuple(radii)))
+                attacked = making.evaluate(self, node, seed, replace(ATTACK, eps=tuple(radii)))
                 if measure:
                     measured(run, next(one for one in attacked if one.eps == self.eps), self.device)
-            measuring.publish(self, node, seed)
+            making.publish(self, node, seed)
         found = self.read(name, seed)
         if found is not None:
             self.models[f"{name}-{seed}"] = found.weights

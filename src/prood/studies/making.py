@@ -1,4 +1,4 @@
-"""How a node of a study comes about: trained, combined, or rounded; and the shift that a joint one is given."""
+"""What is done about a node of a study: it is trained, combined or rounded, given a shift, evaluated and published."""
 
 import json
 import shutil
@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from prood import data, processes
+from prood import data, evaluation, processes
 from prood.atomic import write_text
 from prood.detector import Detector
 from prood.detector.files import CALIBRATION_FILE, save_calibration
-from prood.evaluation import threshold as threshold_at
+from prood.evaluation import Results, evaluate_run
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
-from prood.studies.graph import Node
-from prood.studies.published import portable, read_json
+from prood.studies import published
+from prood.studies.graph import Measure, Node
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
 from prood.training import combine, held_back, train
@@ -37,7 +37,11 @@ def make(site: Site, node: Node, seed: int | None) -> None:
     """Make a node of what it needs, which is there. What is finished stays as it is."""
     run, began = site.place(node.name, seed), time.monotonic()
     if node.method is not None:
-        _train(site, node, seed)
+        joint: dict[str, Any] = {}
+        if node.discriminator is not None:
+            joint = {"discriminator": site.place(node.discriminator, seed), "shift": shift_of(site, node, seed)}
+        recipe = site.recipe_of(node, seed)
+        train(node.method, recipe, run, resume=True, device=site.device, console=site.console, **joint)
     elif not site.has(node.name, seed) and processes.is_main():
         if node.rounded is not None:
             _round(site, node, node.rounded, seed)
@@ -50,15 +54,6 @@ def make(site: Site, node: Node, seed: int | None) -> None:
     if node.method is not None:
         seconds = time.monotonic() - began
         site.console.print(f"{node.name:<14} trained in {seconds:.0f} s → {run}", markup=False, soft_wrap=True)
-
-
-def _train(site: Site, node: Node, seed: int | None) -> None:
-    assert node.method is not None
-    joint: dict[str, Any] = {}
-    if node.discriminator is not None:
-        joint = {"discriminator": site.place(node.discriminator, seed), "shift": shift_of(site, node, seed)}
-    recipe, run = site.recipe_of(node, seed), site.place(node.name, seed)
-    train(node.method, recipe, run, resume=True, device=site.device, console=site.console, **joint)
 
 
 def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
@@ -75,8 +70,9 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
     for name in ("recipe.json", "metrics.jsonl"):
         shutil.copy(before / name, run / name)
-    facts = {name: portable(getattr(about, name)) for name in ("classes", "eps", "recipe", "seed", "inside", "data")}
-    threshold = threshold_at(confidence.cpu().numpy(), ACCEPT)
+    kept = ("classes", "eps", "recipe", "seed", "inside", "data")
+    facts = {name: published.portable(getattr(about, name)) for name in kept}
+    threshold = evaluation.threshold(confidence.cpu().numpy(), ACCEPT)
     save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=ACCEPT, **facts)
 
 
@@ -100,13 +96,9 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
 
 def chooses(site: Site, discriminator: str) -> bool:
     """Whether the shift of joint models with this discriminator is chosen by models of this site."""
-    study = site.study
-    if study.shift is not None or study.shift_by is None:
+    if site.study.shift is not None or site.study.shift_by is None:
         return False
-    known = (
-        not site.own_shifts and not site.has(discriminator, site.home) and site.public_shift(discriminator).is_file()
-    )
-    return not known
+    return site.own_shifts or site.has(discriminator, site.home) or not site.public_shift(discriminator).is_file()
 
 
 def shift_of(site: Site, node: Node, seed: int | None) -> float:
@@ -116,9 +108,10 @@ def shift_of(site: Site, node: Node, seed: int | None) -> float:
     if site.study.shift_by is None:
         return site.recipe.shift
     assert node.discriminator is not None
-    here = chooses(site, node.discriminator)
-    own = site.shift_file(node.discriminator, seed if site.own_shifts else site.home)
-    return float(read_json(own if here else site.public_shift(node.discriminator))["chosen"])
+    file = site.public_shift(node.discriminator)
+    if chooses(site, node.discriminator):
+        file = site.shift_file(node.discriminator, seed if site.own_shifts else site.home)
+    return float(published.read_json(file)["chosen"])
 
 
 def choose(site: Site, discriminator: str, seed: int | None) -> None:
@@ -162,8 +155,36 @@ def still_holds(site: Site, discriminator: str, seed: int | None) -> bool:
     file = site.shift_file(discriminator, seed)
     if not file.is_file():
         return False
-    content = read_json(file)
-    shifts = tuple(one.get("shift") for one in content.get("candidates", ()))
+    content = published.read_json(file)
+    shifts, known = tuple(one.get("shift") for one in content.get("candidates", ())), content.get("weights", {})
     here = [run for run in (site.study.shift_by, discriminator) if run is not None and site.has(run, seed)]
-    known = content.get("weights", {})
     return shifts == SHIFTS and all(known.get(run) == site.weights(run, seed) for run in here)
+
+
+# What is measured
+
+
+def evaluate(site: Site, node: Node, seed: int | None, measure: Measure) -> Results:
+    """Evaluate a node into its folder, or all of a study into one; what is there is not made again."""
+    study, planned = site.study, site.recipe.evaluate
+    radii = list(measure.eps or site.radii)
+    attacks, limit = (study.attacks, study.attacked) if measure.attacked else (None, study.limit)
+    method = measure.bound or study.bound or site.recipe.evaluate_for(node.method).method
+    options: dict[str, Any] = {"eps": radii[:1] if measure.first else radii, "attacks": attacks, "method": method}
+    options |= {"limit": planned.limit if limit is None else limit, "device": site.device, "console": site.console}
+    run = site.place(node.name, seed)
+    if study.together:
+        model, _ = load(run)
+        return evaluation.evaluate(model, **site.sets, name=node.title, folder=site.folder, **options)
+    compile = attacks in ("paper", "strong") and processes.device(site.device).type == "cuda"  # pays there
+    return evaluate_run(run, inside=site.inside_name, outside=planned.outside, compile=compile, **options)
+
+
+def publish(site: Site, node: Node, seed: int | None) -> None:
+    """Write what a run's folder says into the published file, if that does not say it yet."""
+    if processes.is_main():  # it alone looks whether there is news: it is the one that writes
+        run, before = site.place(node.name, seed), site.read(node.name, seed)
+        if before is None or before.weights != site.weights(node.name, seed) or published.has_news(run, before):
+            file = site.file(node.name, seed)
+            published.publish(run, file, command=site.command, title=node.title, outside=site.against, seed=seed)
+    processes.barrier()

@@ -1,10 +1,64 @@
-"""The properties of the paper's Table 1, each with the rule that decides it from measured numbers."""
+"""What was measured about a model, and the properties of the paper's Table 1, each with the rule that decides it."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from statistics import mean
+from typing import Any
 
-from prood.studies.profiles import FAR, Profile
+from prood.evaluation.asymptotics.far import Far
+from prood.evaluation.measured import from_json
+from prood.evaluation.robustness import Robustness
+
+FAR = 1000.0
+"""The α of x + α·n at which asymptotics are judged."""
+MEANS = ("auc", "aauc", "gauc")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A model's numbers at one radius, fractions of 1; `seconds` are those of its training, None if it had none.
+
+    `sets` holds auc, aauc and gauc by out-distribution. `fingerprint` names the weights they belong to.
+    """
+
+    title: str
+    run: str
+    method: str | None
+    seconds: float | None
+    accuracy: float | None
+    sets: dict[str, dict[str, float | None]]
+    far: Far
+    robustness: Robustness | None
+    fingerprint: str
+    properties: dict[str, str] = field(default_factory=dict)  # a mark's word by the rule's key
+
+    def values(self, metric: str) -> list[float]:
+        """A metric of every set, where it was measured."""
+        found = (values[metric] for values in self.sets.values())
+        return [value for value in found if value is not None]
+
+    def mean(self, metric: str) -> float | None:
+        values = self.values(metric)
+        return mean(values) if values else None
+
+    def far_auc(self) -> float:
+        return self.far.auc[self.far.alphas.index(FAR)]
+
+    def far_confidence(self) -> float | None:
+        return None if self.far.confidence is None else self.far.confidence[self.far.alphas.index(FAR)]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {metric: self.mean(metric) for metric in MEANS}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Profile:
+        measured = from_json({"of": "", **content})
+        facts = {key: value for key, value in content.items() if key not in MEANS}
+        return cls(**facts | {"far": measured.far, "robustness": measured.robustness})
+
 
 Profiles = Mapping[str, Profile]
 """By the name of the run."""
@@ -43,42 +97,34 @@ PROVED = 0.1
 ALMOST_ALL = 0.999
 
 
+def _marked(yes: bool, partly: bool) -> Mark:
+    return Mark.yes if yes else Mark.partly if partly else Mark.no
+
+
 def _behind(number: Callable[[Profile], float | None], reference: str) -> Callable[[Profile, Profiles], Mark]:
     def judge(profile: Profile, profiles: Profiles) -> Mark:
         own, best = number(profile), number(profiles[reference]) if reference in profiles else None
         if own is None or best is None:
             return Mark.none
         behind = best - own - 1e-9  # a difference of exactly a point is within a point
-        return Mark.yes if behind <= NEAR else Mark.partly if behind <= NOT_FAR else Mark.no
+        return _marked(behind <= NEAR, behind <= NOT_FAR)
 
     return judge
 
 
-def _accuracy(profile: Profile) -> float | None:
-    return profile.accuracy
-
-
-def _clean(profile: Profile) -> float | None:
-    return profile.mean("auc")
-
-
 def _adversarial(profile: Profile, profiles: Profiles) -> Mark:
     values = profile.values("aauc")
-    if sum(values) / len(values) >= CHANCE:
-        return Mark.yes
-    return Mark.partly if max(values) >= CHANCE else Mark.no
+    return _marked(sum(values) / len(values) >= CHANCE, max(values) >= CHANCE)
 
 
 def _certified(profile: Profile, profiles: Profiles) -> Mark:
     values = profile.values("gauc")
-    if sum(values) / len(values) >= PROVED:
-        return Mark.yes
-    return Mark.partly if max(values) > 0 else Mark.no
+    return _marked(sum(values) / len(values) >= PROVED, max(values) > 0)
 
 
 def _asymptotic(profile: Profile, profiles: Profiles) -> Mark:
     found = profile.far_auc()
-    return Mark.yes if found >= ALMOST_ALL else Mark.partly if found >= CHANCE else Mark.no
+    return _marked(found >= ALMOST_ALL, found >= CHANCE)
 
 
 RULES = (
@@ -86,15 +132,15 @@ RULES = (
         "accuracy",
         "high accuracy",
         f"accuracy: ✓ at most {NEAR:.0%} (absolute) below Plain's, (✓) at most {NOT_FAR:.0%}",
-        _accuracy,
-        _behind(_accuracy, "plain"),
+        lambda profile: profile.accuracy,
+        _behind(lambda profile: profile.accuracy, "plain"),
     ),
     Rule(
         "clean",
         "clean OOD",
         f"mean AUC over the sets: ✓ at most {NEAR:.0%} (absolute) below OE's, (✓) at most {NOT_FAR:.0%}",
-        _clean,
-        _behind(_clean, "oe"),
+        lambda profile: profile.mean("auc"),
+        _behind(lambda profile: profile.mean("auc"), "oe"),
     ),
     Rule(
         "adversarial",
@@ -116,7 +162,7 @@ RULES = (
         f"AUC of the in-distribution against points x + {FAR:g}·n with random n in [−0.5, 0.5]^d: "
         f"✓ at least {ALMOST_ALL:.1%}, (✓) at least {CHANCE:.0%}. Measured, in random directions; there is a theorem "
         "for CCU and for ProoD with a guard; without one, in directions that keep a last hidden unit of g active",
-        lambda profile: profile.far_auc(),
+        Profile.far_auc,
         _asymptotic,
     ),
 )

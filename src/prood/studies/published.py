@@ -1,7 +1,6 @@
 """Results as data: one JSON file for each trained model.
 
-A published file stands alone: it holds what a run's folder says (recipe, seconds, weights, evaluations), but no path of
-the machine that made it.
+It stands alone, and says what a run's folder says (recipe, seconds, weights, evaluations), but no path of the machine.
 """
 
 import json
@@ -17,10 +16,11 @@ from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, check_ki
 from prood.evaluation.runs import own_test_set
 from prood.evaluation.words import METRICS, set_name
 from prood.models import fingerprint, load
+from prood.training import Run
 
 FORMAT = 1
 SHIFT_FILE, SPEED_FILE, NOTES_FILE = "shift.json", "gpu.json", "notes.md"  # of another form, among the published ones
-EXPERIMENTS_FOLDER = "experiments"  # likewise: tables and figures of the paper, see prood.reproduce
+EXPERIMENTS_FOLDER = "experiments"  # likewise: tables and figures of the paper, see prood.report.experiments
 _MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
 _EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
 _EVALUATION += ("seconds", "machine", "fingerprints")
@@ -102,28 +102,25 @@ def publish(
     run = Path(run)
     model, about = load(run)
     weights = fingerprint(model)
-    results = read_results(run)
-    if results is None or not len(results):
+    found = read_results(run)
+    if not found:
         raise NotFound(f"{run} was not evaluated yet: run 'prood evaluate {run}' first")
-    if any(one.fingerprints.get("model") != weights for one in results):
+    if any(one.fingerprints.get("model") != weights for one in found):
         raise Mismatch(f"{run / RESULTS_FILE} holds evaluations of other weights: remove it and evaluate again")
-    insides = {set_name(one.inside) for one in results}
-    if len(insides) > 1:
-        own = set_name(own_test_set(about) or "")
-        if own not in insides:
-            raise Mismatch(
-                f"{run} was evaluated on several in-distributions ({', '.join(sorted(insides))}), and none is known to "
-                f"be its own: remove {run / RESULTS_FILE} and evaluate on one of them"
-            )
-        insides, results = {own}, Results(tuple(one for one in results if set_name(one.inside) == own))
+    insides = sorted({set_name(one.inside) for one in found})
+    inside = insides[0] if len(insides) == 1 else set_name(own_test_set(about) or "")
+    if inside not in insides:
+        fault = f"{run} was evaluated on several in-distributions ({', '.join(insides)}), and none is known as its own"
+        raise Mismatch(f"{fault}: remove {run / RESULTS_FILE} and evaluate on one of them")
+    results = _on(inside, found)
     before = read_one(Path(file)) if Path(file).is_file() else None
     kept = before if before is not None and before.weights == weights else None
-    seconds = _rounded(_training_seconds(run / "metrics.jsonl"))
+    seconds = _rounded(_training_seconds(run))
     evaluations = {_key(one): one for one in map(_facts, [*(kept.evaluations if kept else ()), *results])}
     content = {
         "format": FORMAT,
         "title": title,
-        "inside": insides.pop(),
+        "inside": inside,
         "outside": outside,
         "command": command,
         "seed": about.seed if seed is None else seed,
@@ -146,9 +143,8 @@ def read_published(folder: Path | str) -> list[Published]:
     folder = Path(folder)
     if not folder.is_dir():
         raise NotFound(f"there is no folder {folder}: name the one that holds the published results")
-    others = (SHIFT_FILE, SPEED_FILE)
-    found = (file for file in folder.rglob("*.json") if file.parent.name != EXPERIMENTS_FOLDER)
-    files = sorted(file for file in found if file.name not in others)
+    found = sorted(file for file in folder.rglob("*.json") if file.parent.name != EXPERIMENTS_FOLDER)
+    files = [file for file in found if file.name not in (SHIFT_FILE, SPEED_FILE)]
     return [replace(read_one(file), file=file.relative_to(folder).as_posix()) for file in files]
 
 
@@ -170,16 +166,14 @@ def read_one(file: Path) -> Published:
             raise Unsupported(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
         title, inside = content["title"], content["inside"]
         made = [Evaluation(model=title, inside=inside, **values) for values in content.pop("evaluations")]
-        if not made:
-            raise ValueError("no evaluations")
         for one in made:
             check_kinds(one)
         measured = content.pop("measured", None)
         measured = None if measured is None else from_json(measured)
         found = Published(**content, evaluations=tuple(made), measured=measured)
         words = (found.title, found.inside, found.outside, found.command, found.hardware, found.weights)
-        if not all(isinstance(word, str) for word in words):
-            raise TypeError("a word that is none")
+        if not made or not all(isinstance(word, str) for word in words):
+            raise TypeError("no evaluations, or a word that is none")
         if not all(isinstance(number, int | float | None) for number in (found.seed, found.shift, found.seconds)):
             raise TypeError("a number that is none")
         return found
@@ -189,12 +183,15 @@ def read_one(file: Path) -> Published:
 
 def has_news(run: Path | str, published: Published) -> bool:
     """Whether a run's folder holds evaluations or measurements that were not published of it yet."""
-    found = read_results(run) or Results()
-    results = Results(tuple(one for one in found if set_name(one.inside) == published.inside))
+    results = _on(published.inside, read_results(run) or Results())
     known = {_key(_facts(one)) for one in published.evaluations}
-    return any(_key(_facts(one)) not in known for one in results) or (
-        published.measured is None and bool(_measured(Path(run), results))
-    )
+    news = any(_key(_facts(one)) not in known for one in results)
+    return news or (published.measured is None and bool(_measured(Path(run), results)))
+
+
+def _on(inside: str, results: Results) -> Results:
+    """Those on this in-distribution."""
+    return Results(tuple(one for one in results if set_name(one.inside) == inside))
 
 
 def _key(facts: dict[str, Any]) -> str:
@@ -254,12 +251,11 @@ def portable(value: Any, key: str = "") -> Any:
     return source + colon + "/".join(kept)
 
 
-def _training_seconds(file: Path) -> float | None:
-    """Of the last line that was written whole; None for a model that was put together without training."""
-    if not file.is_file():
-        return None
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
+def _training_seconds(folder: Path) -> float | None:
+    """None for a model that was put together without training."""
+    run = Run(folder)
     try:
-        return float(json.loads(lines[-1])["seconds"]) if lines else None
+        last = run.last_metrics()
+        return None if last is None else float(last["seconds"])
     except (ValueError, KeyError, TypeError):
-        raise Damaged(f"{file} is damaged: its last line does not say how many seconds training took") from None
+        raise Damaged(f"{run.metrics} is damaged: its last line does not say how many seconds training took") from None

@@ -37,8 +37,7 @@ def choose_shift(candidates: Iterable[Candidate], baseline_auc: float, *, tolera
     found = list(candidates)
     if not found:
         raise BadValue("there is no shift to choose from: give the candidates of at least one model")
-    better = [one for one in found if one.auc > baseline_auc - tolerance]
-    if better:
+    if better := [one for one in found if one.auc > baseline_auc - tolerance]:
         return max(better, key=lambda one: (one.gauc, -one.shift))
     return max(found, key=lambda one: (one.auc, -one.shift))
 
@@ -61,13 +60,11 @@ def prior_from_shift(shift: float) -> float:
     return math.exp(-max(shift, 0.0)) / (1 + math.exp(-abs(shift)))  # no overflow on either side
 
 
-def choice_of_shift(shift: float | None, prior: float | None, default: float | None = None) -> float | None:
+def choice_of_shift(shift: float | None, prior: float | None) -> float | None:
     """The shift that was given, or the one of the prior that was given; both at once contradict each other."""
     if shift is not None and prior is not None:
         raise BadValue("a shift and a prior are two ways to say the same: give one of --shift and --prior")
-    if prior is not None:
-        return shift_from_prior(prior)
-    return default if shift is None else shift
+    return shift if prior is None else shift_from_prior(prior)
 
 
 @torch.no_grad()

@@ -3,16 +3,14 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from rich.console import Console
 
 from prood import data
-from prood.attacks import preset
-from prood.bounds import Method
-from prood.data import ImageSet
-from prood.errors import BadValue, UnknownName
+from prood.errors import BadValue
+from prood.evaluation import EvaluateOptions
 from prood.evaluation.runs import counterpart, part_of
 from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, fingerprint, load
@@ -44,15 +42,13 @@ class Site:
 
     def __post_init__(self) -> None:
         """What is wrong is said now, not when everything is trained."""
-        if self.study.attacks is not None:
-            preset(self.study.attacks)
-        if self.study.bound not in (None, *get_args(Method)):
-            raise UnknownName(f"unknown bound {self.study.bound!r}: choose one of {', '.join(get_args(Method))}")
+        EvaluateOptions(attacks=self.study.attacks, method=self.study.bound)  # refuses other words
         if not self.seeds:
             raise BadValue("an experiment needs at least one seed: name some with --seeds 0,1,2")
         if len(set(self.seeds)) < len(self.seeds):
             raise BadValue(f"a seed counts once, not as in {', '.join(map(str, self.seeds))}: name different ones")
-        if not self.recipe.evaluate.outside:
+        planned = self.recipe.evaluate
+        if not planned.outside or not (planned.eps or "discriminator" in self.recipe.train):
             raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
         _ = self.radii, self.inside_name
 
@@ -94,11 +90,7 @@ class Site:
     @property
     def radii(self) -> list[float]:
         """Those of the recipe's table [evaluate], else the one that its discriminator is trained for."""
-        if self.recipe.evaluate.eps:
-            return list(self.recipe.evaluate.eps)
-        if "discriminator" in self.recipe.train:
-            return [self.eps]
-        raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")
+        return list(self.recipe.evaluate.eps) or [self.eps]
 
     @property
     def eps(self) -> float:
@@ -111,17 +103,15 @@ class Site:
         trained_on = self.recipe.data.inside
         found = self.study.inside or counterpart(trained_on if ":" in trained_on else f"{trained_on}:train")
         if found is None:
-            raise BadValue(
-                f"recipe {self.name!r} does not say which test set belongs to {trained_on}: call it FOLDER/train or "
-                "FOLDER/train.npz, and the test set beside it FOLDER/test or FOLDER/test.npz"
-            )
+            fault = f"recipe {self.name!r} does not say which test set belongs to {trained_on}"
+            raise BadValue(f"{fault}: call it FOLDER/train (or train.npz), and the test set FOLDER/test (or test.npz)")
         return found
 
-    def inside(self) -> ImageSet:
+    def inside(self) -> data.ImageSet:
         """All images of it."""
         return data.load(self.inside_name)
 
-    def outside(self) -> dict[str, ImageSet]:
+    def outside(self) -> dict[str, data.ImageSet]:
         """The test out-distributions by name, and of each the images that evaluations take."""
         planned = self.recipe.evaluate
         return {name: part_of(name, self.inside(), planned.limit, seed=0) for name in planned.outside}
@@ -132,7 +122,7 @@ class Site:
         inside = self.inside()
         return {"inside": inside, "outside": {name: data.load(name, like=inside) for name in self.study.together}}
 
-    def held_back(self) -> tuple[ImageSet, ImageSet]:
+    def held_back(self) -> tuple[data.ImageSet, data.ImageSet]:
         """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""
         return images_to_choose_by(self.recipe)
 
@@ -156,11 +146,6 @@ class Site:
             return fingerprint(load(self.place(name, seed))[0])
         found = self.read(name, seed)
         return None if found is None else found.weights
-
-    def used(self, name: str, seed: int | None) -> None:
-        """Note that a model is what results are about."""
-        if (weights := self.weights(name, seed)) is not None:
-            self.models[f"{name}-{seed}"] = weights
 
     def file(self, name: str, seed: int | None = 0) -> Path:
         return self.results / self.name / self.against / f"{name}-{seed}.json"

@@ -8,7 +8,7 @@ import pytest
 
 from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, guarded
 from prood.models import load
-from prood.report.experiments import EXPERIMENTS, asymptotic, directions, perform
+from prood.report.experiments import EXPERIMENTS, asymptotic, perform
 from prood.studies import Lab
 
 
@@ -18,8 +18,8 @@ def steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SCHEDULES, "paper", (Stage(100.0, 20, 2.0), Stage(1000.0, 10, 10.0)))
         patch.setitem(SCHEDULES, "far", (Stage(100.0, 20, 2.0), Stage(1e6, 20, 1e4)))
-        patch.setattr(directions, "COUNT", 8)
-        patch.setattr(directions, "RANDOM", 50)
+        patch.setattr(asymptotic, "COUNT", 8)
+        patch.setattr(asymptotic, "RANDOM", 50)
         yield
 
 
@@ -30,17 +30,17 @@ def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def far(lab: Lab) -> dict:
-    return json.loads(perform(asymptotic.EXPERIMENT, lab).read_text())
+    return json.loads(perform(asymptotic.CONFIDENCE, lab).read_text())
 
 
 @pytest.fixture(scope="module")
 def found(lab: Lab) -> dict:
-    return json.loads(perform(directions.EXPERIMENT, lab).read_text())
+    return json.loads(perform(asymptotic.DIRECTIONS, lab).read_text())
 
 
 def test_they_are_registered() -> None:
-    assert asymptotic.EXPERIMENT in EXPERIMENTS
-    assert directions.EXPERIMENT in EXPERIMENTS
+    assert asymptotic.CONFIDENCE in EXPERIMENTS
+    assert asymptotic.DIRECTIONS in EXPERIMENTS
 
 
 @pytest.mark.slow
@@ -86,9 +86,9 @@ def test_directions_have_fates(found: dict) -> None:
 
 
 def test_sections_say_what_was_measured(far: dict, found: dict) -> None:
-    text = asymptotic.EXPERIMENT.section(far["content"])
+    text = asymptotic.CONFIDENCE.section(far["content"])
     assert f"| Plain | {100 * far['content']['curves']['Plain'][0]:.1f} |" in text
-    text = directions.EXPERIMENT.section(found["content"])
+    text = asymptotic.DIRECTIONS.section(found["content"])
     assert "| ProoD, guarded | far | " in text
     assert " 8 / 0 | 100.0% | 100.0% |" in text
 
@@ -97,7 +97,7 @@ def test_sections_say_what_was_measured(far: dict, found: dict) -> None:
 @pytest.mark.parametrize("name", ["far", "found"])
 def test_figures_have_the_same_bytes_each_time(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     content = request.getfixturevalue(name)["content"]
-    experiment = asymptotic.EXPERIMENT if name == "far" else directions.EXPERIMENT
+    experiment = asymptotic.CONFIDENCE if name == "far" else asymptotic.DIRECTIONS
     assert experiment.draw is not None
     for file in ("one.svg", "two.svg"):
         experiment.draw(content, tmp_path / file)
@@ -112,7 +112,7 @@ def test_without_a_trained_model_it_is_left_out_and_said(lab: Lab, lab_in: Calla
     (tmp_path / "runs").mkdir()
     for run in ("discriminator", "prood"):
         (tmp_path / "runs" / run).symlink_to(lab.place(run))
-    content = asymptotic.make(other)
+    content = asymptotic.CONFIDENCE.make(other)
     assert set(content["curves"]) == {"ProoD, no guard", "ProoD, guarded"}
     assert "Plain is left out: its weights are not here" in other.notes
-    assert "Plain" not in directions.make(other)["models"]
+    assert "Plain" not in asymptotic.DIRECTIONS.make(other)["models"]

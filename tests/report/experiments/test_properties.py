@@ -10,7 +10,7 @@ from prood.errors import Damaged, ProodError
 from prood.evaluation.measured import FILE, read_measured
 from prood.models import fingerprint, load
 from prood.report.experiments import perform, properties
-from prood.studies import Lab, measuring, read_published, study_of
+from prood.studies import Lab, making, read_published, study_of
 from prood.studies.properties import RULES
 
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
@@ -130,7 +130,7 @@ def test_good_is_certified_by_intervals_on_cifar(tmp_path, monkeypatch):
         asked.append(options.get("method"))
         raise ProodError("enough")
 
-    monkeypatch.setattr(measuring, "evaluate_run", evaluate)
+    monkeypatch.setattr(making, "evaluate_run", evaluate)
     monkeypatch.setattr(Lab, "run", lambda self, run, seed=0: tmp_path)
     lab = Lab(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=True)
     for run in ("good80", "good100", "prood"):

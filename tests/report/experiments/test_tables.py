@@ -9,8 +9,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from prood.report.experiments import EXPERIMENTS, perform, robust, rows
-from prood.report.experiments.tables import FPR, MAIN, RADIUS, SEEDS, SEPARATE, SETS, radii
+from prood.report.experiments import EXPERIMENTS, perform, robust
+from prood.report.experiments.tables import FPR, MAIN, OTHERS, RADIUS, SEEDS, SEPARATE, SETS, radii, table
 from prood.studies import Lab, read_published, study_of
 
 ROOT = Path(__file__).parents[3]
@@ -136,7 +136,7 @@ def test_error_bars_are_over_the_seeds(trained):
 
 def test_a_caption_names_only_what_the_means_are_of(trained, lab_in, tmp_path):
     """Of two seeds that were certified and attacked differently, by published files that are changed so."""
-    rows.table(trained, [trained.study.node("prood")], seeds=(0, 1))  # publishes both
+    table(trained, [trained.study.node("prood")], seeds=(0, 1))  # publishes both
     shutil.copytree(trained.results, tmp_path / "results")
     lab = lab_in(tmp_path, training=False)
     for seed in (0, 1):
@@ -147,7 +147,7 @@ def test_a_caption_names_only_what_the_means_are_of(trained, lab_in, tmp_path):
             stronger = [one | {"attacks": "paper", "images": 2} for one in content["evaluations"] if one["attacks"]]
             content["evaluations"] += tighter + stronger
         file.write_text(json.dumps(content))
-    content = rows.table(lab, [lab.study.node("prood")], seeds=(0, 1))
+    content = table(lab, [lab.study.node("prood")], seeds=(0, 1))
     assert content["certified"] == ["6 images (best)"]
     assert content["attacked"] == ["2 images (paper)"]
 
@@ -229,7 +229,7 @@ def papers(table: list[list[str]], title: str) -> list[str]:
 def test_the_papers_rows_are_there_for_all_of_its_models(cifar):
     table = lines(MAIN.section(MAIN.make(cifar)))
     assert table[0][:3] == ["model", "Acc", "cifar100"]
-    for title in rows.OTHERS:
+    for title in OTHERS:
         assert "paper, 80M Tiny Images" in papers(table, title)[0]
     assert papers(table, "OE")[2] == "96.1 / 0.0 / 6.0"
     assert not any(line[0].startswith("Robust") for line in table)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prood.models import Curve, Fusion, ProoD, load
-from prood.report.experiments import EXPERIMENTS, perform, shift, tradeoff
+from prood.report.experiments import EXPERIMENTS, perform, tradeoff
 from prood.studies import Candidate, Lab, choose_shift, measure, study_of
 from prood.studies.curve import SHIFTS
 from prood.studies.making import TOLERANCE
@@ -22,16 +22,16 @@ def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) ->
 def fused(lab: Lab) -> dict:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tradeoff, "DROPS", (0.0, 5.0, 20.0))
-        return json.loads(perform(tradeoff.EXPERIMENT, lab).read_text())["content"]
+        return json.loads(perform(tradeoff.FUSION, lab).read_text())["content"]
 
 
 @pytest.fixture(scope="module")
 def shifts(lab: Lab) -> dict:
-    return json.loads(perform(shift.EXPERIMENT, lab).read_text())["content"]
+    return json.loads(perform(tradeoff.SHIFT, lab).read_text())["content"]
 
 
 def test_they_are_registered() -> None:
-    assert {tradeoff.EXPERIMENT, shift.EXPERIMENT} <= set(EXPERIMENTS)
+    assert {tradeoff.FUSION, tradeoff.SHIFT} <= set(EXPERIMENTS)
 
 
 @pytest.mark.slow
@@ -82,21 +82,22 @@ def test_the_shift_is_chosen_by_the_rule(lab: Lab, shifts: dict) -> None:
 def test_a_table_of_shifts_has_whole_ones_and_those_that_were_chosen(shifts: dict) -> None:
     changed = json.loads(json.dumps(shifts))
     changed["curves"]["OE's classifier"]["chosen"] = 2.75
-    rows = [line.split(" | ")[0].strip("| ") for line in shift.section(changed).splitlines() if line.startswith("| ")]
+    text = tradeoff.SHIFT.section(changed)
+    rows = [line.split(" | ")[0].strip("| ") for line in text.splitlines() if line.startswith("| ")]
     other = changed["curves"]["ProoD's classifier"]["chosen"]
     assert rows[2:] == [f"{one:g}" for one in sorted({*range(7), 2.75, other})]
 
 
 def test_without_models_there_is_no_choice(tmp_path: Path) -> None:
     lab = Lab(study_of("cifar10"), tmp_path / "runs", results=tmp_path / "results", training=False)
-    assert shift.make(lab)["curves"] == {}
-    assert lab.notes == [f"{title} is left out: its weights are not here" for title in shift.COMBINED.values()]
+    assert tradeoff.SHIFT.make(lab)["curves"] == {}
+    assert lab.notes == [f"{title} is left out: its weights are not here" for title in tradeoff.COMBINED.values()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fusion", "shift"])
 def test_figures_and_texts_follow_from_the_content(name: str, fused: dict, shifts: dict, tmp_path: Path) -> None:
-    experiment, content = {"fusion": (tradeoff, fused), "shift": (shift, shifts)}[name]
+    experiment, content = {"fusion": (tradeoff.FUSION, fused), "shift": (tradeoff.SHIFT, shifts)}[name]
     for file in ("a.svg", "b.svg"):
         experiment.draw(content, tmp_path / file)
     drawn = (tmp_path / "a.svg").read_bytes()

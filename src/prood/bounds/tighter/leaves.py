@@ -142,7 +142,8 @@ def _candidates(linear: Linear, watch: Choice, signs: Choice) -> list[Unit | Non
     """The unsplit unit with the largest |slope| times the height of the relaxation (BaBSR, Bunel et al. 2020)."""
     scores, units = [], []
     for number in linear.bends:
-        lower, upper = linear.box(number).lower, linear.box(number).upper
+        box = linear.box(number)
+        lower, upper = box.lower, box.upper
         # The height of the triangle over an unstable unit's interval.
         height = torch.where((lower < 0) & (upper > 0), -upper * lower / (upper - lower), 0)
         score = watch[number].abs() * height

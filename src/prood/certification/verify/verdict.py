@@ -16,7 +16,7 @@ from prood.certification.verify.layers import Network
 from prood.certification.verify.network import Model, read_model, sha256_of
 from prood.data import Images, open_set
 from prood.data.formats.pictures import decode, fit
-from prood.data.sources import Shape
+from prood.data.images import Shape
 from prood.errors import ProodError
 
 Outcome = Literal["confirmed", "refuted", "not decided"]

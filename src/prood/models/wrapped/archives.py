@@ -81,9 +81,8 @@ def _members(content: bytes) -> dict[str, bytes]:
         members = {name.partition("/")[2]: archive.read(name) for name in places}
     if len({name.partition("/")[0] for name in places}) != 1 or len(members) != len(places):
         raise _refused("two members of one name")
-    for name in members:
-        if not _MEMBERS.fullmatch(name):
-            raise _refused(f"a member called {name}")
+    if strange := [name for name in members if not _MEMBERS.fullmatch(name)]:
+        raise _refused(f"a member called {strange[0]}")
     return members
 
 

@@ -82,22 +82,17 @@ class Preprocessing:
     def fitted(self, images: Tensor) -> Tensor:
         """The images in the classifier's shape, still in [0, 1]."""
         channels, height, width = self.image
-        images = _resized(images, self._size(images), self.interpolation)
+        size = self.resize or (height, width)
+        if isinstance(size, int):
+            short = min(images.shape[-2:])
+            size = size * images.shape[-2] // short, size * images.shape[-1] // short
+        images = _resized(images, size, self.interpolation)
         if images.shape[-2] < height or images.shape[-1] < width:
-            size = "×".join(map(str, images.shape[-2:]))
-            raise BadValue(f"an image of {size} is too small to cut {height}×{width} from: resize it to more")
+            shape = "×".join(map(str, images.shape[-2:]))
+            raise BadValue(f"an image of {shape} is too small to cut {height}×{width} from: resize it to more")
         # Halves are rounded as torchvision and timm do it.
         top, left = round((images.shape[-2] - height) / 2), round((images.shape[-1] - width) / 2)
         return _recoloured(images[..., top : top + height, left : left + width], channels)
-
-    def _size(self, images: Tensor) -> tuple[int, int]:
-        if self.resize is None:
-            return self.image[1], self.image[2]
-        if not isinstance(self.resize, int):
-            return self.resize
-        height, width = images.shape[-2:]
-        short = min(height, width)
-        return self.resize * height // short, self.resize * width // short
 
 
 def _resized(images: Tensor, size: tuple[int, int], interpolation: str) -> Tensor:

@@ -1,6 +1,6 @@
 """The paper's tables and figures; EXPERIMENTS has them in the paper's order."""
 
-from prood.report.experiments import asymptotic, directions, properties, robust, shift, sizes, tables, tradeoff
+from prood.report.experiments import asymptotic, properties, robust, sizes, tables, tradeoff
 from prood.report.experiments.experiment import Experiment, perform, perform_all
 
 __all__ = ["EXPERIMENTS", "Experiment", "perform", "perform_all"]
@@ -8,8 +8,8 @@ __all__ = ["EXPERIMENTS", "Experiment", "perform", "perform_all"]
 EXPERIMENTS: tuple[Experiment, ...] = (
     properties.EXPERIMENT,
     tables.MAIN,
-    asymptotic.EXPERIMENT,
-    directions.EXPERIMENT,
+    asymptotic.CONFIDENCE,
+    asymptotic.DIRECTIONS,
     tables.SEPARATE,
     tables.FPR,
     tables.SETS,
@@ -17,7 +17,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     tables.RADIUS,
     tables.SEEDS,
     robust.EXPERIMENT,
-    shift.EXPERIMENT,
-    tradeoff.EXPERIMENT,
+    tradeoff.SHIFT,
+    tradeoff.FUSION,
 )
 """To add one, write an `Experiment` and name it here."""

@@ -14,7 +14,6 @@ from prood.evaluation.evaluator import machine
 from prood.studies.lab import Lab
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json
 
-Kind = Literal["table", "figure"]
 Content = dict[str, Any]
 FORMAT = 2
 
@@ -28,7 +27,7 @@ class Experiment:
     A table is a view on what is published of models: it is made anew each time, as that costs nothing.
     """
 
-    kind: Kind
+    kind: Literal["table", "figure"]
     name: str
     title: str
     paper: str
@@ -77,7 +76,10 @@ def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
         "content": content,
     }
     if processes.is_main() and (again or not stored or _says_more(document, stored, experiment)):
-        write_text(file, _text(document, what))
+        try:
+            write_text(file, json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+        except ValueError:
+            raise Diverged(f"{what} measured something that is no number: nothing was written") from None
     lab.console.print(f"{what}: {seconds:.0f} s, see {file}", soft_wrap=True, highlight=False)
     return file
 
@@ -98,13 +100,11 @@ def perform_all(experiments: Iterable[Experiment], lab: Lab, *, again: bool = Fa
 
 def _holds(stored: dict[str, Any], lab: Lab) -> bool:
     """Whether an experiment's file is about the models that are here now, and made with the lab's settings."""
-    if any(stored.get(key) != value for key, value in _settings(lab).items()) or stored.get("format") != FORMAT:
+    if any(stored.get(key) != value for key, value in {**_settings(lab), "format": FORMAT}.items()):
         return False
-    for model, weights in stored.get("models", {}).items():
-        run, _, seed = model.rpartition("-")
-        if lab.weights(run, int(seed)) not in (None, weights):  # None: its numbers outlive the model
-            return False
-    return True
+    models = ((model.rpartition("-"), weights) for model, weights in stored.get("models", {}).items())
+    # None: its numbers outlive the model.
+    return all(lab.weights(run, int(seed)) in (None, weights) for (run, _, seed), weights in models)
 
 
 def _settings(lab: Lab) -> dict[str, Any]:
@@ -120,10 +120,3 @@ def _says_more(document: dict[str, Any], stored: dict[str, Any], experiment: Exp
     made = json.loads(json.dumps(document))
     known = stored.get("models", {})
     return any(made[key] != stored.get(key) for key in made.keys() - loose) or known | made["models"] != known
-
-
-def _text(document: dict[str, Any], what: str) -> str:
-    try:
-        return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    except ValueError:
-        raise Diverged(f"{what} measured something that is no number: nothing was written") from None

@@ -2,14 +2,13 @@
 
 from prood.evaluation.words import MISSING, radius_text, set_name
 from prood.report import comparison
-from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import escaped, markdown_table
+from prood.report.experiments.tables import shown
+from prood.report.formats import escaped, markdown_table
 from prood.studies import Published
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
-from prood.studies.profiles import MEANS, Profile
-from prood.studies.properties import Mark, judged
+from prood.studies.properties import MEANS, Mark, Profile, judged
 
 TICKS = {
     "OE": ("yes", "yes", "no", "no", "no"),
@@ -24,22 +23,16 @@ TICKS = {
 
 
 def make(lab: Lab) -> Content:
-    found: list[Profile] = []
-    left_out = []
-    for node in rows.shown(lab, robust=True):
-        published = lab.published(node.name, measure=True)
-        if published is None or published.measured is None:
-            left_out.append(node.label)
-        else:
-            found.append(_profile(lab, node, published))
-    if left_out:
+    there = [(node, lab.published(node.name, measure=True)) for node in shown(lab, robust=True)]
+    found = [(node, one) for node, one in there if one is not None and one.measured is not None]
+    if left_out := [node.label for node, one in there if one is None or one.measured is None]:
         lab.notes.append(f"Not measured here: {'; '.join(left_out)}.")
     return {
         "inside": set_name(lab.inside_name),
         "outside": lab.against,
         "eps": lab.eps,
-        "rules": dict(comparison.legend()),
-        "rows": [profile.to_json() for profile in judged(found)],
+        "rules": comparison.LEGEND,
+        "rows": [profile.to_json() for profile in judged([_profile(lab, *one) for one in found])],
     }
 
 
@@ -49,13 +42,12 @@ def _profile(lab: Lab, node: Node, published: Published) -> Profile:
     for name in map(set_name, lab.recipe.evaluate.outside):
         best = {metric: published.best(metric, name, lab.eps) for metric in MEANS}
         sets[name] = {metric: None if one is None else getattr(one, metric) for metric, one in best.items()}
-    first = published.evaluations[0]
     return Profile(
         title=published.title,
         run=node.name,
         method=node.method,
         seconds=published.seconds,
-        accuracy=first.accuracy,
+        accuracy=published.evaluations[0].accuracy,
         sets=sets,
         far=published.measured.far,
         robustness=published.measured.robustness,
@@ -64,27 +56,21 @@ def _profile(lab: Lab, node: Node, published: Published) -> Profile:
 
 
 def section(content: Content) -> str:
-    lines = [comparison.heading()]
-    for name, *cells in comparison.lines([Profile.from_json(row) for row in content["rows"]]):
+    heads, *rows = comparison.lines([Profile.from_json(row) for row in content["rows"]])
+    lines = [heads]
+    for name, *cells in rows:
         lines.append([f"**{escaped(name)}**", *cells])
         if name in TICKS:
             signs = [Mark(word).sign for word in TICKS[name]]
-            lines.append(["↳ *paper*", *signs, *[MISSING] * (len(lines[0]) - 1 - len(signs))])
-    head = (
-        f"In-distribution {escaped(content['inside'])}, trained against {escaped(content['outside'])}, "
-        f"ε = {radius_text(content['eps'])}, means over the test sets, in percent."
-    )
+            lines.append(["↳ *paper*", *signs, *[MISSING] * (len(cells) - len(signs))])
+    head = f"In-distribution {escaped(content['inside'])}, trained against {escaped(content['outside'])}, "
+    head += f"ε = {radius_text(content['eps'])}, means over the test sets, in percent."
     attacked = {row["robustness"]["images"] for row in content["rows"] if row["robustness"]}
     head += f" Robust accuracy is of {' or '.join(map(str, sorted(attacked)))} images." if attacked else ""
     rules = "\n".join(f"- **{name}**: {escaped(text)}" for name, text in content["rules"].items())
     return f"{head}\n\n{markdown_table(lines)}\n\n{rules}"
 
 
-EXPERIMENT = Experiment(
-    kind="table",
-    name="properties",
-    title="The properties of each method, as measured",
-    paper="Table 1, Section 1; the ticks are the paper's words, not measurements",
-    make=make,
-    section=section,
-)
+TITLE = "The properties of each method, as measured"
+PAPER = "Table 1, Section 1; the ticks are the paper's words, not measurements"
+EXPERIMENT = Experiment("table", "properties", TITLE, PAPER, make, section)

@@ -8,9 +8,9 @@ from prood import processes
 from prood.evaluation.robustness import robust_accuracy
 from prood.evaluation.words import percent, radius_text
 from prood.models import load, score_of
-from prood.report.experiments import rows
+from prood.report.experiments import tables
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import escaped
+from prood.report.formats import escaped
 from prood.studies.lab import Lab
 from prood.studies.published import read_json
 
@@ -20,7 +20,7 @@ PAPERS_ACCURACY = {"cifar10": "58.5% at ε = 8/255 for both, of an adversarially
 
 def make(lab: Lab) -> Content:
     """What was measured of the same weights before is taken over: it outlives the models, and attacks take the time."""
-    content = rows.table(lab, [node for node in lab.study.rows.values() if node.table == "robust"])
+    content = tables.table(lab, [node for node in lab.study.rows.values() if node.table == "robust"])
     found = _before(lab)
     asked: dict[str, Any] = {"attacks": lab.study.attacks or "fast", "limit": 2 * lab.study.attacked}
     here = lab.training is not False and all(lab.has(run) for run in RUNS)
@@ -42,19 +42,18 @@ def _before(lab: Lab) -> dict[str, Any] | None:
 
 def _published(lab: Lab) -> dict[str, Any] | None:
     """What was measured of both for the table of properties, by the same attacks on the same images."""
-    models = {run: one for run in RUNS if (one := lab.published(run, attack=False)) is not None}
-    known = {run: one.measured.robustness for run, one in models.items() if one.measured is not None}
-    found = {run: one for run, one in known.items() if one is not None}
-    conditions = {
-        (one.eps, one.images, evaluation.attacks)
-        for run, one in found.items()
-        for evaluation in models[run].evaluations
-        if evaluation.attacks and evaluation.images == one.images
-    }
-    if len(found) < len(RUNS) or len(conditions) != 1:
+    values, conditions = {}, set()
+    for run in RUNS:
+        published = lab.published(run, attack=False)
+        found = None if published is None or published.measured is None else published.measured.robustness
+        if published is None or found is None:
+            return None
+        values[run] = found.robust_accuracy
+        presets = {one.attacks for one in published.evaluations if one.attacks and one.images == found.images}
+        conditions |= {(found.eps, found.images, preset) for preset in presets}
+    if len(conditions) != 1:
         return None
     ((eps, images, attacks),) = conditions
-    values = {run: one.robust_accuracy for run, one in found.items()}
     return {"eps": eps, "images": images, "attacks": attacks, "robust_accuracy": values, "same_class": None}
 
 
@@ -72,8 +71,7 @@ def _robustness(lab: Lab, attacks: str, limit: int) -> dict[str, Any]:
     found = {run: robust_accuracy(model, inside, eps, **options) for run, (model, _) in models.items()}
     same = 0
     for part in torch.split(torch.arange(len(inside)), 250):
-        images = inside.floats(part).to(device)
-        classes = []
+        images, classes = inside.floats(part).to(device), []
         for model, _ in models.values():
             logits = score_of(model).logits(images)
             assert logits is not None
@@ -90,31 +88,20 @@ def _robustness(lab: Lab, attacks: str, limit: int) -> dict[str, Any]:
 
 
 def section(content: Content) -> str:
-    table = rows.section(content, others=("Robust", "Robust-ProoD"))
-    found = content["robustness"]
-    told = []
-    if found:
+    told = [tables.section(content, others=("Robust", "Robust-ProoD"))]
+    if found := content["robustness"]:
         titles = {row["run"]: row["title"] for row in content["rows"]}
         values = ", ".join(f"{titles[run]} {percent(value)}" for run, value in found["robust_accuracy"].items())
-        told.append(
-            f"Robust accuracy at ε = {radius_text(found['eps'])}, under the attacks `{found['attacks']}` on "
-            f"{found['images']} test images: {values}."
-        )
-    if found and found["same_class"] is not None:
-        told[-1] += (
-            f" Both name the same class for {percent(found['same_class'])} of "
-            "the test images: the combination does not change the classifier's answers."
-        )
+        text = f"Robust accuracy at ε = {radius_text(found['eps'])}, under the attacks `{found['attacks']}` on "
+        text += f"{found['images']} test images: {values}."
+        if found["same_class"] is not None:
+            text += f" Both name the same class for {percent(found['same_class'])} of the test images: the combination "
+            text += "does not change the classifier's answers."
+        told.append(text)
     if content["inside"] in PAPERS_ACCURACY:
         told.append(f"In the paper: {escaped(PAPERS_ACCURACY[content['inside']])}.")
-    return "\n\n".join([table, *told])
+    return "\n\n".join(told)
 
 
-EXPERIMENT = Experiment(
-    kind="table",
-    name="robust",
-    title="A robust classifier, combined: Robust-ProoD",
-    paper="App. “Combining ProoD with a Robust Classifier”",
-    make=make,
-    section=section,
-)
+TITLE, PAPER = "A robust classifier, combined: Robust-ProoD", "App. “Combining ProoD with a Robust Classifier”"
+EXPERIMENT = Experiment("table", "robust", TITLE, PAPER, make, section)

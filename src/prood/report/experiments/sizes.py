@@ -12,8 +12,9 @@ from prood.evaluation import evaluate
 from prood.evaluation.words import set_name
 from prood.models import load
 from prood.models.discriminators import SIZES
+from prood.report import plots
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.markdown import markdown_table
+from prood.report.formats import markdown_table
 from prood.studies.lab import Lab
 
 
@@ -21,9 +22,7 @@ def make(lab: Lab) -> Content:
     target = processes.device(lab.device)
     inside, outside = lab.inside(), lab.outside()
     rows: list[dict[str, Any]] = []
-    for node in lab.study.nodes:
-        if node.table != "sizes":
-            continue
+    for node in (one for one in lab.study.nodes if one.table == "sizes"):
         model, about = load(lab.run(node.name), device=target)
         size = str(about.architecture["size"])
         parameters = sum(weights.numel() for weights in model.parameters())
@@ -42,37 +41,32 @@ def _gauc(row: dict[str, Any], name: str | None = None) -> float:
     return float(sets[name]["gauc"]) if name else mean(values["gauc"] for values in sets.values())
 
 
-def correlation(content: Content, name: str | None = None) -> float | None:
+def correlation(content: Content) -> float | None:
     """Of GAUC with the logarithm of the number of parameters (Pearson); None where either does not vary."""
     sizes = [math.log10(row["parameters"]) for row in content["sizes"]]
-    values = [_gauc(row, name) for row in content["sizes"]]
+    values = [_gauc(row) for row in content["sizes"]]
     if len(set(sizes)) < 2 or len(set(values)) < 2:
         return None
     return float(np.corrcoef(sizes, values)[0, 1])
 
 
 def draw(content: Content, file: Path) -> None:
-    from prood.report import plots
-
     first = next(iter(content["sizes"][0]["sets"]))
-    with plots.figure(8, 3.6) as figure:
+    with plots.figure(file, 8, 3.6) as figure:
         for axes, name in zip(figure.subplots(1, 2), (first, None), strict=True):
             for row in content["sizes"]:
                 own = row["size"] == content["own"]
                 look = {"marker": "X", "color": plots.COLOURS[1], "s": 70} if own else {"color": plots.COLOURS[0]}
-                axes.scatter(row["parameters"], 100 * _gauc(row, name), **look)
-                where = {"textcoords": "offset points", "xytext": (5, 5), "fontsize": 8}
-                axes.annotate(row["size"], (row["parameters"], 100 * _gauc(row, name)), **where)
-            title = name or "mean of all sets"
-            axes.set(xscale="log", xlabel="parameters", ylabel="GAUC, %", title=title)
+                place = row["parameters"], 100 * _gauc(row, name)
+                axes.scatter(*place, **look)
+                axes.annotate(row["size"], place, textcoords="offset points", xytext=(5, 5), fontsize=8)
+            axes.set(xscale="log", xlabel="parameters", ylabel="GAUC, %", title=name or "mean of all sets")
             axes.margins(x=0.15, y=0.15)
-        plots.save(figure, file)
 
 
 def section(content: Content) -> str:
-    names = list(content["sizes"][0]["sets"])
-    head = ["size", "layers", "parameters", *(f"{name} AUC / GAUC" for name in names), "mean GAUC"]
-    lines = []
+    names = [f"{name} AUC / GAUC" for name in content["sizes"][0]["sets"]]
+    lines = [["size", "layers", "parameters", *names, "mean GAUC"]]
     for row in content["sizes"]:
         title = f"**{row['size']}**" if row["size"] == content["own"] else row["size"]
         cells = [f"{100 * one['auc']:.1f} / {100 * one['gauc']:.1f}" for one in row["sets"].values()]
@@ -83,17 +77,9 @@ def section(content: Content) -> str:
         f"Discriminators of different sizes at ε = {content['eps']:g}, each trained once, all with the same short "
         f"schedule ({', '.join(content['settings'])}). The size of the recipe is printed bold, and is the cross in the "
         "figure. The paper finds no dependence of GAUC on size. Ours: the correlation of mean GAUC with the logarithm "
-        f"of the number of parameters is {said}, over {len(lines)} models and one seed.\n\n"
-        f"{markdown_table([head, *lines])}"
+        f"of the number of parameters is {said}, over {len(lines) - 1} models and one seed.\n\n"
+        f"{markdown_table(lines)}"
     )
 
 
-EXPERIMENT = Experiment(
-    kind="figure",
-    name="sizes",
-    title="Size of the discriminator",
-    paper="App. H, Figure 4",
-    make=make,
-    section=section,
-    draw=draw,
-)
+EXPERIMENT = Experiment("figure", "sizes", "Size of the discriminator", "App. H, Figure 4", make, section, draw)

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prood.report.markup import Html, element, joined
-from prood.report.svg import Axis, Chart, nice_ticks, thinned
+from prood.report.markup import Axis, Chart, Html, element, joined, nice_ticks, thinned
 
 
 def chart(x=Axis(0, 1), y=Axis(0, 1), **options):  # noqa: B008 - frozen

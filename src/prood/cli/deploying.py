@@ -1,0 +1,202 @@
+"""prood wrap, serve, export: models in use"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from prood.cli.options import Device, Discriminator, JointModel
+from prood.errors import BadValue
+
+
+def wrap(
+    classifier: Annotated[
+        str,
+        Argument(
+            help="torchvision:resnet50, timm:resnet18.a1_in1k, hf:FOLDER-OR-NAME, model.onnx, model.pt2, model.pt "
+            "(TorchScript), or a run."
+        ),
+    ],
+    discriminator: Discriminator,
+    shift: Annotated[float, Option(help="Δ, added to g: larger trusts the classifier more.")],
+    run: Annotated[Path, Option(help="Folder for the guarded classifier.")],
+    classes: Annotated[
+        Path | None, Option(metavar="FILE", help="Names of the classes: one a line, or a JSON list.")
+    ] = None,
+    weights: Annotated[
+        Path | None, Option(metavar="FILE.safetensors", help="For torchvision: and timm:NAME; else pretrained.")
+    ] = None,
+    image: Annotated[
+        str | None, Option(metavar="CxHxW", help="The images it takes: 224, 3x224x224 …; else what it says.")
+    ] = None,
+    resize: Annotated[
+        str | None, Option(metavar="SIDE", help="Before the centre is cut out: 256 (shorter side) or 256x256.")
+    ] = None,
+    interpolation: Annotated[str | None, Option(help="bilinear, bicubic or nearest.")] = None,
+    mean: Annotated[str | None, Option(metavar="M,…", help="Subtracted from pixels in [0, 1].")] = None,
+    std: Annotated[str | None, Option(metavar="S,…", help="And divided by.")] = None,
+    output: Annotated[str | None, Option(help="Which of several outputs: a name or a number.")] = None,
+    probabilities: Annotated[
+        bool | None, Option("--probabilities/--logits", help="What it returns; else seen from a few images.")
+    ] = None,
+    calibrate: Annotated[
+        str | None,
+        Option(metavar="SET", help="Images for the threshold, in-distribution and not trained on: digits:validation"),
+    ] = None,
+    tpr: Annotated[float, Option(help="The share of in-distribution images to accept, at least.")] = 0.95,
+    confidence: Annotated[float, Option(help="How sure that is, over the draw of these images.")] = 0.95,
+    device: Device = None,
+) -> None:
+    """Guard any classifier, with its own preprocessing, by a discriminator: the result is used like every run.
+
+    The discriminator's images are the ones that everything is said of; the classifier gets them resized, cut and
+    normalised as it wants. A classifier that is a file is copied into the folder, and checked by its hash when it is
+    loaded. TorchScript files are programs: wrap only those that you trust. See docs/wrap.md.
+    """
+    from prood import wrapping
+    from prood.models import WrapOptions
+
+    options = WrapOptions(
+        image=None if image is None else _image(image),
+        resize=None if resize is None else _side(resize),
+        interpolation=interpolation,
+        mean=None if mean is None else _numbers(mean),
+        std=None if std is None else _numbers(std),
+        output=output,
+        probabilities=probabilities,
+        weights=weights,
+        classes=None if classes is None else wrapping.read_classes(classes),
+    )
+    if calibrate is None and (tpr, confidence) != (0.95, 0.95):
+        raise BadValue("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
+    chosen = None if calibrate is None else wrapping.Calibrate(calibrate, tpr, confidence)
+    made = wrapping.wrap(classifier, discriminator, run, shift=shift, options=options, calibrate=chosen, device=device)
+    facts, detector = made.classifier.facts, made.detector
+    kind = "probabilities" if facts.probabilities else "logits"
+    print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")
+    if detector.threshold is not None:
+        print(f"threshold: {detector.threshold:g}, at least {100 * tpr:g}% of the in-distribution is accepted")
+    if made.accuracy is not None:
+        print(f"accuracy: {made.accuracy:.1%} on {calibrate}")
+    print(f"wrote {run}")
+
+
+def _image(text: str) -> tuple[int, int, int]:
+    sides = _sides(text, (1, 3), "224, or 3x224x224")
+    return (3, sides[0], sides[0]) if len(sides) == 1 else (sides[0], sides[1], sides[2])
+
+
+def _side(text: str) -> int | tuple[int, int]:
+    sides = _sides(text, (1, 2), "256 for the shorter side, or 256x256")
+    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+
+
+def _sides(text: str, counts: tuple[int, int], example: str) -> list[int]:
+    """So many whole numbers, with an x between them."""
+    try:
+        sides = [int(side) for side in text.lower().replace("×", "x").split("x")]
+    except ValueError:
+        sides = []
+    if len(sides) not in counts:
+        raise BadValue(f"{text!r} is no size: write {example}")
+    return sides
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise BadValue(f"{text!r} is no list of numbers: write 0.485,0.456,0.406") from None
+
+
+def serve(
+    run: JointModel,
+    host: Annotated[str, Option(help="Address to listen on; the default is reached from this machine only.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
+    token_file: Annotated[
+        Path | None, Option(help="Ask for the bearer token in this file; else that in $PROOD_TOKEN, if set.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, Option(help="Another name by which the service may be called; may be repeated.")
+    ] = None,
+    name: Annotated[str | None, Option(help="The model's name in /v2; else that of its folder.")] = None,
+    threshold: Annotated[float | None, Option(help="Reject below this confidence; else the model's own.")] = None,
+    batch: Annotated[int, Option(help="Images of one forward pass; 1 gathers nothing.", min=1)] = 64,
+    wait_ms: Annotated[float, Option(help="How long a request waits for others.", min=0)] = 5.0,
+    queue: Annotated[int, Option(help="Images that may wait before it is busy.", min=1)] = 2048,
+    body_bytes: Annotated[int, Option(help="Size of a request.", min=1)] = 8 * 2**20,
+    pixels: Annotated[int, Option(help="Size of a picture.", min=1)] = 25_000_000,
+    images: Annotated[int, Option(help="Pictures of a request.", min=1)] = 32,
+    attack_steps: Annotated[int, Option(help="Steps of an attack.", min=1)] = 200,
+    rate: Annotated[float, Option(help="Requests a second of one client; 0: no limit.", min=0)] = 0.0,
+    body_s: Annotated[float, Option(help="Seconds to send a request.", min=0.1)] = 30.0,
+    drain_s: Annotated[float, Option(help="Seconds to finish what was accepted.", min=1)] = 30.0,
+    threads: Annotated[int | None, Option(help="Processor cores for the model; else all.", min=1)] = None,
+    device: Device = None,
+    access_log: Annotated[bool, Option(help="A line for every request.")] = False,
+) -> None:
+    """Serve a detector over HTTP, with a page to try it: predict, certify, attack.
+
+    Requests that come together share a forward pass. ctrl-C or SIGTERM finishes what was accepted. Beyond this machine
+    (--host 0.0.0.0) use a token, and a proxy that speaks TLS. docs/serving.md has the addresses and the limits.
+    """
+    from prood.serve import check_packages
+
+    check_packages()
+    import torch
+
+    from prood import processes
+    from prood.serve import server
+    from prood.serve.options import Options
+
+    cores = os.cpu_count() or 1
+    if threads is not None:
+        if threads > cores:  # thousands end the process inside torch
+            raise BadValue(f"--threads {threads} is more than this machine's {cores} cores: give {cores} or fewer")
+        torch.set_num_threads(threads)
+    options = Options(
+        batch=batch,
+        wait_ms=wait_ms,
+        queue=queue,
+        body_bytes=body_bytes,
+        pixels=pixels,
+        images=images,
+        attack_steps=attack_steps,
+        rate=rate,
+        body_s=body_s,
+        drain_s=drain_s,
+        token=server.read_token(token_file),
+        hosts=server.hosts_for(host, tuple(allow_host or ())),
+    )
+    detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
+    if threshold is not None:
+        detector.threshold = threshold
+    bound = server.bind(host, port)
+    print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
+    server.serve(detector, options, about, host=host, bound=bound, access_log=access_log)
+
+
+def export(
+    run: JointModel,
+    file: Annotated[Path, Argument(metavar="FILE.onnx", help="Where to write.")],
+    opset: Annotated[int, Option(help="Version of the operator set, 18 to 21.")] = 20,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace a file of that name.")] = False,
+) -> None:
+    """Write a joint model and its certified bound as one ONNX file.
+
+    Its inputs are 'images' (N, C, H, W, float32 in [0, 1]) and 'eps', a radius; its outputs 'probabilities', 'p_in',
+    'confidence' and 'upper_bound': no image of [0, 1]^d within eps has a confidence above that. The bound covers every
+    value that the float32 network in the file can return, in any order of summation; docs/export.md says which runtimes
+    keep to that.
+
+    The file is compared with torch on a few images before it gets its name.
+    """
+    from prood.export import export as write
+
+    found = write(run, file, opset=opset, overwrite=overwrite)
+    print(f"wrote {file}")
+    differences = f"{found.probabilities:.1g} in a probability and {found.upper_bound:.1g} in a bound"
+    print(f"ONNX Runtime and torch differ by at most {differences} ({found.images} images)")

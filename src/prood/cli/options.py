@@ -1,0 +1,46 @@
+"""What several commands share: options that are declared once, and where they print."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from typer import Argument, Option
+
+from prood.pretrained import listed
+
+Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")]
+Discriminator = Annotated[Path, Option(help="Run or file of a trained discriminator.")]
+JointModel = Annotated[str, Argument(help=f"Run or file of a joint model, or a shipped one ({listed()}).")]
+Method = Annotated[
+    str | None,
+    Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."),
+]
+MODEL = Argument(help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()}).")
+Modules = Annotated[
+    list[str] | None,
+    Option(
+        "--module",
+        metavar="FILE.py|PACKAGE.MODULE",
+        help="A module that declares methods of your own; importing it runs its code. May be given several times.",
+    ),
+]
+Prior = Annotated[
+    float | None,
+    Option(help="Instead of --shift: the fraction of inputs, 0.1 say, that you expect to be out-distribution."),
+]
+RecipeName = Annotated[str, Option("--recipe", help="A recipe that comes with Prood, or a .toml file.")]
+Resume = Annotated[bool, Option("--resume", help="Continue the run in this folder, if there is one.")]
+
+
+def console() -> Console:
+    """Standard output: a terminal has a width, a file or a pipe has none. COLUMNS, where it is set, holds for both."""
+    found = Console()
+    if found.is_terminal or "COLUMNS" in os.environ:
+        return found
+    return Console(width=100_000)  # as many columns as a table needs: it is no wider than what stands in it
+
+
+def separated(texts: list[str] | None) -> list[str]:
+    """The names of an option that has commas, and that may be given several times."""
+    return [name for text in texts or [] for name in text.split(",") if name]

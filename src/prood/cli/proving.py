@@ -1,0 +1,133 @@
+"""prood certify IMAGE… --model MODEL --eps RADIUS, and prood verify CERTIFICATES"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.markup import escape
+from typer import Argument, Option
+
+from prood.cli.options import Device, console
+from prood.errors import Damaged, NotFound, ProodError, Refuted
+from prood.pretrained import listed
+
+_COLOURS = {"confirmed": "green", "refuted": "red", "not decided": "yellow"}
+
+
+def certify(
+    images: Annotated[
+        list[str], Argument(metavar="IMAGE…", help="Pictures, or image sets by name: digits:test, folder:PATH …")
+    ],
+    model: Annotated[
+        str, Option(help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
+    ],
+    eps: Annotated[str, Option(metavar="RADIUS,…", help="0.01,8/255 …")],
+    norm: Annotated[str, Option(help="linf, l2 or l1.")] = "linf",
+    method: Annotated[
+        str, Option(help="best, ibp, crown-ibp, alpha-crown, crown, bab or auto; see docs/soundness.md.")
+    ] = "best",
+    threshold: Annotated[
+        float | None,
+        Option(help="Reject below this confidence (this g, of a bare discriminator); else the model's own."),
+    ] = None,
+    out: Annotated[Path | None, Option(metavar="FILE.jsonl", help="Write the certificates there.")] = None,
+    limit: Annotated[int | None, Option(help="Images of each set, the first ones; else all.", min=1)] = None,
+    batch: Annotated[int, Option(help="Images at a time.", min=1)] = 64,
+    device: Device = None,
+) -> None:
+    """Prove bounds: no image within the radius has a confidence above the number printed.
+
+    With a threshold the table says whether an image is rejected: 'provably' (and so is every image within the smallest
+    radius given), 'yes' (but an image near it may not be) or 'no', and the radius up to which that is proven. A picture
+    of another size than the model's is cut to its aspect around the centre and resized (bilinear).
+
+    The bounds hold for every value that the float32 network can return, in any order of summation. A file of
+    certificates can be checked by 'prood verify'. Interrupted, the same command continues; under torchrun the images
+    are shared among the processes.
+    """
+    from prood import processes
+    from prood.certification.certify import Request
+    from prood.certification.table import SHOWN, certify_images, show
+    from prood.detector import Detector
+    from prood.evaluation import parse_radii
+
+    target = processes.device(device)
+    processes.start(target)
+    detector = Detector.load(model, device=target)
+    if threshold is not None:
+        detector.threshold = threshold
+    request = Request(parse_radii(eps), norm, method, batch)  # type: ignore[arg-type]  # wrong words are refused there
+    rows = certify_images(detector, model, images, request, out=out, limit=limit)
+    if processes.is_main():
+        console().print(show(rows))
+        if out is not None:
+            print(f"wrote {out} (the first {SHOWN} images are shown)" if len(rows) == SHOWN else f"wrote {out}")
+    processes.stop()
+
+
+def verify(
+    certificates: Annotated[Path, Argument(help="What 'prood certify … --out FILE' wrote.")],
+    model: Annotated[str | None, Option(help="Where the model is now; its hash decides all the same.")] = None,
+    input: Annotated[
+        str | None, Option(help="Where the images are now, a folder for pictures; their hashes decide all the same.")
+    ] = None,
+    limit: Annotated[int | None, Option(help="Verify the first N certificates only.", min=1)] = None,
+    strict: Annotated[bool, Option("--strict", help="What is not decided is an error, too.")] = False,
+    as_json: Annotated[bool, Option("--json", help="For programs: a line of JSON per certificate.")] = False,
+) -> None:
+    """Check certificates on an independent path, with rigorous arithmetic.
+
+    confirmed: a bound of our own, which covers every rounding of the float32 network, is no higher than the stated one.
+    It holds for sums in any order; where it needs hidden linear layers to add up in blocks, as Prood's do, it says so.
+
+    refuted: a hash does not match, the confidence does not follow from the bound, or an image in the ball has a higher
+    value.
+
+    not decided: neither; our bound is looser, or there is no rule for the model.
+
+    The exit code is 0 if none is refuted and 2 if one is; with --strict it is 2 unless all are confirmed.
+    """
+    from prood import certification, data, models
+    from prood.certification.verify import Verifier
+
+    if model is not None and not (file := models.model_path(model)).is_file():  # a mistake, not an open question
+        raise NotFound(f"there is no model at {file}: say with --model where it is now")
+    if input is not None and not Path(input).exists():
+        data.find(input)  # refuses what is no image set either
+    found, note = certification.read(certificates)
+    aside, shown = Console(stderr=True, highlight=False, soft_wrap=True), Console(highlight=False, soft_wrap=True)
+    if note:
+        aside.print(f"note: {note}", markup=False)
+    if not found:
+        raise NotFound(f"{certificates} holds no certificate")
+    verifier = Verifier(model=model, input=input)
+    counts = dict.fromkeys(_COLOURS, 0)
+    for number, certificate in enumerate(found[:limit], 1):
+        verdict = verifier.verify(certificate)
+        counts[verdict.outcome] += 1
+        row = certificate.input.row
+        name = certificate.input.name if row is None else f"{certificate.input.name}[{row}]"
+        if as_json:
+            line = {"number": number, "input": name, "stated": certificate.bound, **verdict.to_dict()}
+            print(json.dumps(line), flush=True)
+            continue
+        proven = "" if verdict.bound is None else f", proven {verdict.bound:.6g}"
+        seen = "" if verdict.value is None else f", seen {verdict.value:.6g}"
+        shown.print(
+            f"[{_COLOURS[verdict.outcome]}]{verdict.outcome:<11}[/] {escape(name)} "
+            f"{certificate.norm} eps {certificate.eps:g}: "
+            f"stated {certificate.bound:.6g}{proven}{seen}; {escape(verdict.reason)} [dim]({verdict.seconds:.2f} s)[/]"
+        )
+    if not as_json:
+        shown.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    every = sum(counts.values())
+    if counts["refuted"]:
+        raise Refuted(f"{counts['refuted']} of {every} certificates are refuted")
+    if note and strict:
+        raise Damaged(f"{certificates} is not whole: {note}")
+    if counts["not decided"]:
+        text = f"{counts['not decided']} of {every} certificates are not decided"
+        if strict:
+            raise ProodError(text)
+        aside.print(f"note: {text}: they may be true")

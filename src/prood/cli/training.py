@@ -1,0 +1,158 @@
+"""prood quickstart, recipes, train, combine and fuse: how models are made"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+from typer.core import TyperCommand
+
+from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, console
+from prood.errors import BadValue
+
+
+def quickstart(
+    out: Annotated[Path, Option(help="Folder for the runs and results.json.")] = Path("runs/quickstart"),
+    seed: Annotated[int | None, Option(help="Another seed than the recipe's.")] = None,
+) -> None:
+    """Everything on handwritten digits, in minutes on a laptop: train, combine, certify, compare.
+
+    Digits 0–7 are what the classifier knows; photographs, materials, text, faces, noise and the digits 8 and 9 are not.
+    The table shows accuracy and, for each of these, how well confidence tells it from digits: AUC on the images as
+    they are, GAUC guaranteed however an attacker changes them by up to ε per pixel. An interrupted quickstart continues
+    where it stopped.
+    """
+    from prood import report, studies
+
+    shown, page = console(), out / "report.html"
+    results = studies.quickstart(out, seed=seed, console=shown)
+    results.report(page)
+    shown.print(report.results_table(replace(results, evaluations=tuple(one for one in results if one.attacks))))
+    shown.print(f"curves, histograms and the worst images: {page}", soft_wrap=True, highlight=False)
+    shown.print(f"a page to try it with pictures: prood serve {out / 'prood'}", soft_wrap=True, highlight=False)
+
+
+def recipes(
+    name: Annotated[str | None, Argument(help="A recipe, or a .toml file of yours, to be shown key by key.")] = None,
+    module: Modules = None,
+) -> None:
+    """List the recipes, or show one with the meaning of every key.
+
+    Each key can be changed in a command: prood train plain --recipe cifar10 --set train.epochs=10
+    """
+    from prood.training import explain_recipe, load_recipe, recipe_names
+
+    shown = console()
+    if name is not None:
+        shown.print(explain_recipe(load_recipe(name, module or ())), markup=False, highlight=False, soft_wrap=True)
+        return
+    for known in recipe_names():
+        shown.print(f"[bold]{known}[/]\n  {load_recipe(known).description}\n", highlight=False)
+    shown.print("'prood recipes NAME' explains every key of one.", highlight=False)
+
+
+class ListsMethods(TyperCommand):
+    """A command whose help ends with the methods, asked for only when it is shown: what declares them loads torch."""
+
+    @staticmethod
+    def more() -> str:
+        from prood.methods import METHODS
+        from prood.methods.declaring import load_installed
+
+        load_installed()
+        return "\n\n".join(f"{name}: {kind.summary}." for name, kind in METHODS.items())
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help = f"{self.help}\n\n{self.more()}"
+        super().format_help(ctx, formatter)
+
+
+def train(
+    method: Annotated[str, Argument(metavar="METHOD", help="What to train; see above.")],
+    run: Annotated[Path, Option(help="Folder for the recipe, the metrics and the model.")],
+    recipe: RecipeName = "quickstart",
+    discriminator: Annotated[Path | None, Option(help="Joint models: the discriminator's run.")] = None,
+    shift: Annotated[float | None, Option(help="Joint models: Δ, added to g. Default: the recipe's.")] = None,
+    prior: Prior = None,
+    set: Annotated[
+        list[str] | None, Option(metavar="KEY=VALUE", help="Change a setting: train.epochs=5, data.outside=svhn …")
+    ] = None,
+    seed: Annotated[int | None, Option(help="Seed of initialisation, order and augmentation.")] = None,
+    resume: Resume = False,
+    device: Annotated[str | None, Option(help="Device, e.g. cuda:1. Default: a GPU if there is one.")] = None,
+    precision: Annotated[str | None, Option(help="float32, or bfloat16 (mixed, for GPUs).")] = None,
+    compile: Annotated[bool, Option("--compile", help="Compile the step with torch.compile (for GPUs).")] = False,
+    workers: Annotated[
+        int | None,
+        Option(help="Processes that read images which do not fit into memory. Default: by the cores.", min=0),
+    ] = None,
+    module: Modules = None,
+) -> None:
+    """Train a network by a recipe into a run's folder."""
+    from prood import processes, training
+    from prood.studies.shift import choice_of_shift
+
+    given = {"seed": seed, "precision": precision, "compile": "true" if compile else None}
+    settings = [f"train.{key}={value}" for key, value in given.items() if value is not None]
+    resolved = training.load_recipe(recipe, module or ()).with_settings(method, [*(set or ()), *settings])
+    shift = choice_of_shift(shift, prior)
+    training.train(
+        method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers
+    )
+    if processes.is_main():
+        print(f"wrote {run}")
+    processes.stop()
+
+
+def combine(
+    classifier: Annotated[Path, Option(help="Run or file of a trained classifier (plain, oe …).")],
+    discriminator: Discriminator,
+    run: Annotated[Path, Option(help="Folder for the joint model.")],
+    shift: Annotated[float | None, Option(help="Δ, added to g: larger trusts the classifier more.")] = None,
+    prior: Prior = None,
+) -> None:
+    """ProoD-S: guard a classifier that is already trained with a discriminator, without further training."""
+    from prood import training
+    from prood.studies.shift import choice_of_shift
+
+    chosen = choice_of_shift(shift, prior)
+    if chosen is None:
+        raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
+    training.combine(classifier, discriminator, run, shift=chosen)
+    print(f"wrote {run}")
+
+
+def fuse(
+    classifier: Annotated[Path, Argument(help="Run or file of a trained classifier, or of a joint model.")],
+    discriminator: Annotated[Path, Argument(help="Run or file of a trained discriminator.")],
+    run: Annotated[Path, Option(help="Folder for the fused model.")],
+    recipe: Annotated[str, Option(help="The recipe of both: it names the held-back images.")] = "quickstart",
+    auc_drop: Annotated[
+        float, Option(help="So many points may the AUC be below the classifier's, for a higher GAUC.")
+    ] = 0.5,
+    eps: Annotated[float | None, Option(help="Radius of the GAUC; else the discriminator's.")] = None,
+    shift: Annotated[float | None, Option(help="Δ, added to all scores: how sure the model sounds.")] = None,
+    prior: Prior = None,
+    resume: Resume = False,
+    device: Device = None,
+) -> None:
+    """Fuse a classifier and a discriminator by a curve that is fitted on held-back images.
+
+    More than one shift: a guaranteed AUC as high as can be, at the AUC that you ask for. The certificate is that of the
+    discriminator, as for every joint model.
+    """
+    from prood import studies, training
+    from prood.studies.fusing import FuseOptions
+    from prood.studies.shift import choice_of_shift
+
+    both, options = training.load_recipe(recipe), FuseOptions(auc_drop, choice_of_shift(shift, prior) or 0.0, eps)
+    made = studies.fuse(classifier, discriminator, run, recipe=both, options=options, resume=resume, device=device)
+    print(f"on held-back images: the classifier alone has AUC {made.classifier_auc:.2%}")
+    for title, one in (("fused", made.fitted), ("with the best single shift", made.single)):
+        print(f"{title}: AUC {one.auc:.2%}, GAUC {one.gauc:.2%} (at most {made.ceiling:.2%} with this discriminator)")
+    least = made.classifier_auc - auc_drop / 100
+    if made.fitted.auc < least:
+        print(
+            f"no curve has the AUC that was asked for, {least:.2%}: this is the highest; a better discriminator helps"
+        )
+    print(f"wrote {run}")

@@ -1,0 +1,123 @@
+"""Whole studies: the quickstart, the paper's models on CIFAR, and all methods on the same data, judged."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from prood.errors import UnknownName
+from prood.evaluation import Results, read_results
+from prood.evaluation.measured import measured
+from prood.studies import making
+from prood.studies.graph import ATTACK, Node, Study
+from prood.studies.known import NEAR, REFERENCES, digits, fast
+from prood.studies.lab import Lab
+from prood.studies.properties import MEANS, RULES, Profile, judged
+from prood.training import Recipe, Run
+
+
+def quickstart(
+    out: Path | str, *, recipe: Recipe | None = None, seed: int | None = None, console: Console | None = None
+) -> Results:
+    """Train Plain, OE, the discriminator and ProoD, combine ProoD-S, evaluate all, and write results.json.
+
+    What is already in the folder is continued, so that an interrupted quickstart loses nothing.
+    """
+    began = time.monotonic()
+    study = digits(recipe)
+    lab = Lab(study, Path(out), seeds=(seed,), home=seed, console=console or Console())
+    lab.carry_out([node.name for node in study.nodes])
+    seconds = round(time.monotonic() - began, 1)
+    facts = {"shift": lab.recipe.shift, "near": list(NEAR), "seconds": seconds}
+    results = replace(read_results(lab.folder) or Results(), facts=facts)
+    results.save(lab.folder)
+    return results
+
+
+def reproduce(lab: Lab, models: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
+    """Train, choose the shifts, certify, attack and publish all models but the baselines, or these; their names.
+
+    Baselines come with the tables that show them. `jobs` tasks are carried out at a time, each in a process of its own.
+    """
+    known = [node.name for node in lab.study.nodes if node.measures and not node.baseline]
+    if unknown := [name for name in models if name not in known]:
+        raise UnknownName(f"there is no model {unknown[0]!r} to reproduce: choose among {', '.join(known)}")
+    wanted = [name for name in known if not models or name in models]
+    lab.carry_out(wanted, jobs=jobs, publish=True)
+    return wanted
+
+
+def run_fast(lab: Lab) -> list[Results]:
+    """The discriminator and the joint model by shorter schedules, and what is proved about the latter, by seed."""
+    lab = replace(lab, study=fast(lab.study))
+    joint = lab.study.headline.name
+    lab.carry_out([joint])
+    return [read_results(lab.place(joint, seed)) or Results() for seed in lab.seeds]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All models at one radius, judged, with the settings that they were measured by and the results behind them."""
+
+    profiles: tuple[Profile, ...]
+    results: Results
+    inside: str
+    eps: float
+    settings: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "inside": self.inside,
+            "eps": self.eps,
+            "settings": self.settings,
+            "rules": {rule.key: rule.says for rule in RULES},
+            "rows": [profile.to_json() for profile in self.profiles],
+        }
+
+
+def select(study: Study, names: Sequence[str] = ()) -> list[Node]:
+    """The nodes of these names, by default all rows of the study, with what they need and the references."""
+    here = study.rows
+    if missing := [name for name in REFERENCES if name not in here]:
+        raise UnknownName(f"recipe {study.name!r} has no table [train.{missing[0]}], which the others are measured by")
+    if unknown := [name for name in names if name not in here]:
+        raise UnknownName(f"recipe {study.name!r} cannot make {unknown[0]!r}: choose from {', '.join(here)}")
+    return study.with_parts({*(names or here), *REFERENCES})
+
+
+def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
+    """Train and evaluate the nodes of these names, by default all, under attack; and measure what they are judged by.
+
+    Plain and OE, and the parts of a combination, come along. What is there already is not made again. The first radius
+    is the one that properties are about.
+    """
+    nodes, study, (seed,) = select(lab.study, names), lab.study, lab.seeds
+    replace(lab, study=replace(study, measures=())).carry_out([node.name for node in nodes])
+    eps, profiles, results = lab.radii[0], [], Results()
+    for node in nodes:
+        run = lab.place(node.name, seed)
+        found = [one for one in making.evaluate(lab, node, seed, ATTACK) if one.eps == eps]
+        more = measured(run, found[0], lab.device)
+        metrics = Run(run).last_metrics()
+        profiles.append(
+            Profile(
+                title=node.title,
+                run=node.name,
+                method=node.method,
+                seconds=None if metrics is None else float(metrics["seconds"]),
+                accuracy=found[0].accuracy,
+                sets={one.outside: {metric: getattr(one, metric) for metric in MEANS} for one in found},
+                far=more.far,
+                robustness=more.robustness,
+                fingerprint=found[0].fingerprints["model"],
+            )
+        )
+        results = results.plus(*(replace(one, model=node.title) for one in found))
+    bound = study.bound or lab.recipe.evaluate.method
+    settings: dict[str, Any] = {"recipe": lab.name, "attacks": study.attacks, "method": bound}
+    settings |= {"limit": study.attacked, "seed": seed}
+    return Comparison(judged(profiles), results, found[0].inside, eps, settings)
