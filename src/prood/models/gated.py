@@ -1,6 +1,7 @@
 """The joint model with a second gate: g alone may reject an image, too (docs/verdict.md)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +91,6 @@ class Gated(Rescored):
         gate = gate or Gate()
         self.register_buffer("knots", torch.tensor(gate.knots, dtype=torch.float32))
         self.register_buffer("caps", torch.tensor(gate.caps, dtype=torch.float32))
-        self.register_load_state_dict_post_hook(_check)
 
     @property
     def architecture(self) -> dict[str, Any]:
@@ -100,6 +100,11 @@ class Gated(Rescored):
     def gate(self) -> Gate:
         """That of the constructor, its numbers rounded to float32."""
         return Gate(tuple(self.knots.tolist()), tuple(self.caps.tolist()))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        keys = super().load_state_dict(state_dict, strict, assign)
+        _ = self.gate  # refuses what is not one
+        return keys
 
     def scored(self, logits: Tensor, in_logit: Tensor) -> Tensor:
         """min(S, λ(g + Δ)), float64."""
@@ -111,12 +116,6 @@ class Gated(Rescored):
 
     def g_at(self, score: float) -> float:
         return super().g_at(self.gate.inverse(score))
-
-
-def _check(model: nn.Module, _: Any) -> None:
-    """Refuse numbers of a file that are not a gate."""
-    assert isinstance(model, Gated)
-    Gate(tuple(model.knots.tolist()), tuple(model.caps.tolist()))
 
 
 @architecture("gated")
