@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class Gate:
         both = (self.knots, self.caps)
         if len(self.knots) != len(self.caps) or not all(math.isfinite(value) for values in both for value in values):
             raise BadValue(f"a gate has as many caps as knots, all of them finite: not {self.knots} and {self.caps}")
-        if any(low >= high for values in both for low, high in zip(values, values[1:], strict=False)):
+        if any(low >= high for values in both for low, high in pairwise(values)):
             raise BadValue(f"knots and caps of a gate must rise: not {self.knots} and {self.caps}")
         if any(cap > knot for knot, cap in zip(self.knots, self.caps, strict=True)):
             raise BadValue(f"a gate's cap must not exceed its knot: not {self.caps} at {self.knots}")
