@@ -26,7 +26,7 @@ import prood
 from prood import data
 from prood.attacks import APGD, NEVER, PGD, Attack, Compiled, Square, passes, preset
 from prood.evaluation import auc
-from prood.evaluation.stopping import goals
+from prood.evaluation.options import goals
 from prood.models import InLogit, ProoD, Score, discriminator, score_of, small
 from prood.models.classifiers import resnet18
 from prood.studies.known import FAR, INSIDE, NEAR

@@ -8,7 +8,8 @@ from typing import Any
 from prood.data import Augment
 from prood.methods import METHODS
 from prood.methods.declaring import meanings
-from prood.training import TrainOptions, keys
+from prood.training import TrainOptions
+from prood.training.explain import AUGMENT, JOINT, NETWORKS
 from prood.training.recipe import DataTable, EvaluateTable
 
 HEAD = """# The keys of a recipe
@@ -50,11 +51,11 @@ def _toml(value: Any) -> str:
 def page() -> str:
     text = HEAD
     text += "## [data]\n\n" + table(meanings(DataTable), DataTable)
-    text += "## [augment]\n\nThe same for both sets of a step, but for `rescaled`.\n\n" + table(keys.AUGMENT, Augment)
+    text += "## [augment]\n\nThe same for both sets of a step, but for `rescaled`.\n\n" + table(AUGMENT, Augment)
     text += FOR_ONE.format(table="augment")
-    required = dict.fromkeys(keys.NETWORKS, "required")
-    text += "## [networks]\n\n" + table(keys.NETWORKS, defaults=required) + AFTER_NETWORKS
-    text += "## [joint]\n\n" + table(keys.JOINT, defaults={"shift": "`0.0`"})
+    required = dict.fromkeys(NETWORKS, "required")
+    text += "## [networks]\n\n" + table(NETWORKS, defaults=required) + AFTER_NETWORKS
+    text += "## [joint]\n\n" + table(JOINT, defaults={"shift": "`0.0`"})
     text += "## [evaluate]\n\n" + table(meanings(EvaluateTable), EvaluateTable) + FOR_ONE.format(table="evaluate")
     text += "## [train.METHOD]\n\nFor every method:\n\n" + table(meanings(TrainOptions), TrainOptions)
     for method, kind in METHODS.items():

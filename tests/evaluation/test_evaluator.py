@@ -55,9 +55,9 @@ def test_a_faster_form_of_a_score_is_searched_and_the_score_itself_is_reported(f
     score.quick = None  # not to be called
     bench = Bench(score, EvaluateOptions(batch=7, attacks=QUICK, stop="never"), faster)
     with torch.no_grad():
-        found = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
-        assert torch.allclose(found.clean, score(outside["dark"].floats()))
-    assert faster.searched == found.attack["forward"] > 0
+        found, attack = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
+        assert torch.allclose(torch.from_numpy(found.clean), score(outside["dark"].floats()))
+    assert faster.searched == attack["forward"] > 0
     assert (found.attacked > found.clean).any()
 
 
@@ -359,7 +359,7 @@ def test_a_preset_that_has_changed_is_run_again(f, inside, outside, tmp_path, mo
         ({"eps": [0.1, float("nan")]}, "eps is a radius"),
         ({"eps": []}, "none given"),
         ({"attacks": "rude"}, "no attack preset 'rude': choose one of paper, fast, strong"),
-        ({"stop": "soon", "attacks": "fast"}, "no stopping rule 'soon': choose one of auc, bound, never"),
+        ({"stop": "soon", "attacks": "fast"}, "stopping rule 'soon': choose one of auc, bound, never"),
         ({"batch": 0}, "batch must be at least 1, not 0"),
         ({"method": "magic"}, "unknown bound method 'magic': choose one of"),
         ({"limit": 0}, "subset of 0 images"),
@@ -400,6 +400,6 @@ def test_a_batch_of_big_images_is_smaller(f, inside, outside, monkeypatch):
             sizes.append(len(images))
             return super().__call__(images)
 
-    monkeypatch.setattr("prood.evaluation.options.PIXELS", 7 * 28 * 28 + 1)
+    monkeypatch.setattr("prood.evaluation.bench.PIXELS", 7 * 28 * 28 + 1)
     evaluate(Watched(f), inside=inside, outside={"noise": outside["noise"]}, eps=0.1)
     assert max(sizes) == 7

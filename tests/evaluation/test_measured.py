@@ -7,7 +7,7 @@ from PIL import Image
 from prood.data import uniform_noise
 from prood.evaluation import evaluate_run
 from prood.evaluation.asymptotics.far import TRAJECTORIES
-from prood.evaluation.measured import measured
+from prood.evaluation.robustness import measured
 from prood.models import save
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from prood.errors import UnknownName
 from prood.evaluation.metrics import auc, fpr
-from prood.evaluation.stopping import goals
+from prood.evaluation.options import EvaluateOptions, goals
 
 numbers = st.floats(-5, 5).map(lambda x: round(x, 1))
 
@@ -27,4 +27,4 @@ def test_the_other_rules():
     assert goals("bound", bound, inside, tolerance=0.25).tolist() == [0.75, torch.inf]
     assert goals("never", bound, inside).tolist() == [torch.inf, torch.inf]
     with pytest.raises(UnknownName, match="'x'"):
-        goals("x", bound, inside)
+        EvaluateOptions(stop="x")

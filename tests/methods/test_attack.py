@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from prood.errors import BadValue
 from prood.methods import Batch, Step
-from prood.methods.attack import Adversarial, climb, deployed
+from prood.methods.base import Adversarial, climb, deployed
 
 EPS = torch.tensor(0.1)
 

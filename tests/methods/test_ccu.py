@@ -9,7 +9,7 @@ from prood.data import ImageSet
 from prood.errors import BadValue
 from prood.methods import CCU, Batch, Step
 from prood.methods.ccu import fit_mixtures
-from prood.models.baselines import MixtureClassifier
+from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
 from prood.training import TrainOptions
 

@@ -10,8 +10,7 @@ import pytest
 
 from prood.errors import AlreadyThere, BadValue, NotFound, UnknownName
 from prood.methods import METHODS, Objective, option, register
-from prood.methods.declaring import load_installed
-from prood.methods.modules import load_modules
+from prood.methods.declaring import load_installed, load_modules
 from prood.models import architectures
 from prood.training import load_recipe
 

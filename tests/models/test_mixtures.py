@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from prood.errors import BadValue, UnknownName
 from prood.models import build, load, save, score_of, small
-from prood.models.baselines import MixtureClassifier, MixtureConfidence
 from prood.models.joint import confidence_logit
+from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
 from prood.models.mixtures import GAP, MixtureRatio, _ball_bound, ball_bound, doubled, metric_bound, slack
 
 SIDE, PIXELS, COMPONENTS = 3, 9, 4

@@ -17,7 +17,7 @@ from prood.certification import file_sha256, read
 from prood.cli import app
 from prood.errors import NoAccess, NotFound, UnknownName
 from prood.models import Discriminator, ProoD, build, fingerprint, load, model_path, read_metadata, save
-from prood.studies.published import portable
+from prood.studies.publishing import portable
 
 LIMIT = 25_000_000
 REAL = pretrained.FOLDER

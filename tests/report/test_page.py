@@ -11,7 +11,8 @@ import pytest
 from prood.evaluation.metrics import threshold
 from prood.evaluation.results import Results
 from prood.evaluation.scores import Scores
-from prood.report.charts import certified, confidence, histogram, picked, shown_each
+from prood.report.charts import certified, histogram
+from prood.report.gallery import confidence, picked, shown_each
 from prood.report.markup import Chart
 from prood.report.page import page
 from prood.report.table import tables

@@ -31,9 +31,9 @@ from prood.studies import (
     study_of,
 )
 from prood.studies import lab as module
+from prood.studies.programs import run_fast
 from prood.studies.published import method_of
 from prood.studies.shift import Candidate
-from prood.studies.whole import run_fast
 from prood.training import Recipe, held_back, load_recipe
 
 IMAGES = {"train": 60, "test": 24}

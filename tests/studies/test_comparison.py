@@ -19,9 +19,9 @@ from prood.methods import METHODS
 from prood.models import ProoD, load
 from prood.report import comparison as report
 from prood.studies import Lab, compare
+from prood.studies.comparing import Comparison, select
 from prood.studies.known import every_method
 from prood.studies.properties import RULES, Mark, Profile
-from prood.studies.whole import Comparison, select
 from prood.training import Recipe, load_recipe
 
 EPS = 0.05

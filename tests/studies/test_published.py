@@ -12,7 +12,7 @@ from prood.errors import AlreadyThere, Damaged, Mismatch, NotFound, Unsupported
 from prood.evaluation import Evaluation, Results, evaluate_run, read_results
 from prood.models import fingerprint, load, save
 from prood.studies import Published, grouped, publish, read_published
-from prood.studies.published import has_news
+from prood.studies.publishing import has_news
 from prood.training import combine, load_recipe, train
 
 RECIPE = """

@@ -17,7 +17,7 @@ from torch import nn
 from prood import processes
 from prood.models import load, read_metadata
 from prood.training import Run, load_recipe, train
-from prood.training.batch_norm import GlobalBatchNorm2d, share_batch_norm, unshare_batch_norm
+from prood.training.update import GlobalBatchNorm2d, shared_batch_norm
 
 METHODS = ("discriminator", "oe", "prood")
 
@@ -126,13 +126,12 @@ def test_a_batch_that_two_processes_cannot_share_is_an_error_in_both(two: Path) 
 def test_batch_norms_are_shared_and_unshared_with_names_and_values_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sequential(nn.BatchNorm2d(2)), nn.BatchNorm1d(2))
     before = list(model.state_dict())
-    share_batch_norm(model)
-    assert type(model[1][0]) is nn.BatchNorm2d  # a single process keeps torch's own
+    with shared_batch_norm(model):
+        assert type(model[1][0]) is nn.BatchNorm2d  # a single process keeps torch's own
     monkeypatch.setattr(processes, "world_size", lambda: 2)
-    share_batch_norm(model)
-    assert type(model[1][0]) is GlobalBatchNorm2d
-    assert list(model.state_dict()) == before
-    unshare_batch_norm(model)
+    with shared_batch_norm(model):
+        assert type(model[1][0]) is GlobalBatchNorm2d
+        assert list(model.state_dict()) == before
     assert type(model[1][0]) is nn.BatchNorm2d
 
 

@@ -6,7 +6,7 @@ import pytest
 from prood.data import Augment
 from prood.methods import METHODS
 from prood.methods.declaring import meanings
-from prood.training import TrainOptions, explain_recipe, keys, load_recipe, recipe_names
+from prood.training import TrainOptions, explain, explain_recipe, load_recipe, recipe_names
 from prood.training.recipe import DataTable, EvaluateTable, parse
 
 
@@ -15,7 +15,7 @@ def names(*kinds: type) -> list[str]:
 
 
 def test_every_key_is_explained_and_no_other() -> None:
-    assert list(keys.AUGMENT) == names(Augment)
+    assert list(explain.AUGMENT) == names(Augment)
     for kind in (DataTable, EvaluateTable, TrainOptions, *METHODS.values()):
         assert list(meanings(kind)) == names(kind)
         assert all(meanings(kind).values())

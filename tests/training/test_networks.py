@@ -18,8 +18,9 @@ from prood.evaluation import evaluate
 from prood.methods import METHODS
 from prood.models import Confidence, Score, load, score_of, small
 from prood.models.architectures import takes
-from prood.models.baselines import Energy, EnergyClassifier, MixtureClassifier, MixtureConfidence
+from prood.models.baselines import Energy, EnergyClassifier
 from prood.models.certified import CertifiedClassifier, CertifiedConfidence
+from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
 from prood.models.score import scores
 from prood.training import Recipe, combine, explain_recipe, load_recipe, train
 from prood.training.recipe import parse

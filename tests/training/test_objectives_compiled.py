@@ -25,8 +25,9 @@ from prood.methods import (
 )
 from prood.methods.base import train_mode
 from prood.models import ProoD, discriminator, small
-from prood.models.baselines import EnergyClassifier, MixtureClassifier, with_extra_class
+from prood.models.baselines import EnergyClassifier, with_extra_class
 from prood.models.certified import certified_classifier
+from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
 
 IMAGE = (1, 8, 8)

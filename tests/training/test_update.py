@@ -70,8 +70,7 @@ def test_the_compiler_is_set_up_for_the_loss_alone(compiles: bool) -> None:
         return functorch_config.ban_recompute_used_far_apart, dynamo_config.recompile_limit
 
     before, seen = settings(), []
-    update = update_of(line(), Slope(), optimizer="sgd", momentum=0)
-    update.compiles = compiles
+    update = update_of(line(), Slope(), optimizer="sgd", momentum=0, compile=compiles)
 
     def loss_of(*arguments: Any) -> tuple[Tensor, Logs]:
         seen.append(settings())

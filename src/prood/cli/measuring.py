@@ -51,7 +51,7 @@ def evaluate(
     What is there already is not made again: an interrupted evaluation continues where it stopped.
     """
     from prood import evaluation, processes, report
-    from prood.methods.modules import load_modules
+    from prood.methods.declaring import load_modules
 
     load_modules(module or ())
     shown, names = console(), separated(outside)

@@ -74,7 +74,7 @@ def study(
     already is not made again. 'prood results' then makes the page of all published results.
     """
     from prood import processes, report, studies
-    from prood.studies.whole import run_fast
+    from prood.studies.programs import run_fast
 
     if fast and (model or jobs > 1):
         raise BadValue("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
@@ -223,7 +223,7 @@ def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
 
 def _command() -> str:
     """As it was typed, but for the folders of one machine: it is published."""
-    from prood.studies.published import portable
+    from prood.studies.publishing import portable
 
     typed = [word.partition("=") for word in sys.argv[1:]]
     return " ".join(["prood", *(portable(word) + equals + portable(value) for word, equals, value in typed)])

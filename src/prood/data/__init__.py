@@ -5,12 +5,13 @@ from prood.data.augment import Augment
 from prood.data.formats.arrays import read_npz
 from prood.data.formats.folder import read_folder
 from prood.data.formats.mosaic import read_mosaic
-from prood.data.images import Images, ImageSet, Reader, StoredSet
+from prood.data.images import ImageSet
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator
 from prood.data.pipeline import Ahead, Stream, stream
-from prood.data.public import known, labelled, openimages, packed  # noqa: F401
+from prood.data.public import known, labelled, lsun, openimages, tiny_images  # noqa: F401
 from prood.data.sources import Source, file_source, find, load, names, noise_source, open_set, public_source, source
+from prood.data.stored import Images, Reader, StoredSet
 
 __all__ = [
     "Ahead",

@@ -13,8 +13,8 @@ from torch import Tensor
 from prood.data.catalog import Facts
 from prood.data.download import say
 from prood.data.formats.folder import OtherShape
-from prood.data.images import Images
 from prood.data.sources import find, open_set, split_of
+from prood.data.stored import Images
 from prood.errors import NotFound, ProodError, Unsupported
 
 T = TypeVar("T")

@@ -3,8 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -144,78 +143,6 @@ class ImageSet(Choosable):
         The name does not count: the same images under another name are the same data.
         """
         return fingerprint(self.images, self.labels)
-
-
-class Reader(Protocol):
-    """Where the images of a stored set come from. Worker processes get a pickled copy of it."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, row: int) -> Tensor:
-        """One image, uint8 (C, H, W); a ProodError that names the file if it is damaged."""
-
-    def fingerprint(self) -> str:
-        """16 hex digits that change when the set does, found without reading every image."""
-
-
-@dataclass(frozen=True, eq=False)
-class StoredSet(Choosable):
-    """Images of one size behind a `Reader`; the counterpart of `ImageSet`, which `load` turns it into.
-
-    `rows` are the reader's rows that belong to the set, all of them if None: a set may have eighty million.
-    """
-
-    reader: Reader
-    shape: Shape
-    labels: Tensor | None = None
-    classes: tuple[str, ...] | None = None
-    rows: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        if len(self) == 0:
-            raise BadValue(f"the image set '{self.name}' has no images")
-        check_labels(self.name, len(self), self.labels, self.classes)
-
-    def __len__(self) -> int:
-        return len(self.reader) if self.rows is None else len(self.rows)
-
-    @property
-    def bytes(self) -> int:
-        """What the images take in memory."""
-        return len(self) * prod(self.shape)
-
-    def select(self, rows: Rows) -> Self:
-        """The set of these rows, in this order; a row may come twice."""
-        index = self._index(rows)
-        labels = None if self.labels is None else self.labels[index]
-        return replace(self, rows=index if self.rows is None else self.rows[index], labels=labels)
-
-    def take(self, rows: Rows) -> Tensor:
-        """The images of these rows, read now: uint8 (N, C, H, W)."""
-        index = self._index(rows)
-        return self._read((index if self.rows is None else self.rows[index]).tolist())
-
-    def load(self) -> ImageSet:
-        """All images, read into memory."""
-        rows = range(len(self.reader)) if self.rows is None else self.rows.tolist()
-        return ImageSet(self.name, self._read(rows), self.labels, self.classes)
-
-    def fingerprint(self) -> str:
-        """16 hex digits over what the reader says of itself, the rows and the labels."""
-        return fingerprint(self.reader.fingerprint(), self.shape, self.rows, self.labels)
-
-    def _read(self, rows: Sequence[int]) -> Tensor:
-        images = torch.empty((len(rows), *self.shape), dtype=torch.uint8)
-        for place, row in enumerate(rows):
-            image = self.reader.read(row)
-            if image.shape != self.shape:
-                odd = f"an image of shape {tuple(image.shape)} (row {row}): the others have {self.shape}"
-                raise Mismatch(f"the image set '{self.name}' has {odd}")
-            images[place] = image
-        return images
-
-
-Images = ImageSet | StoredSet
 
 
 def fingerprint(*parts: object) -> str:

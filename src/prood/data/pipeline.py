@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from prood import processes
-from prood.data.images import Images, ImageSet, StoredSet
+from prood.data.images import ImageSet
 from prood.data.order import Order
+from prood.data.stored import Images, StoredSet
 from prood.errors import BadValue, ProodError
 
 IN_MEMORY = 2**29

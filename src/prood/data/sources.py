@@ -20,7 +20,8 @@ from typing import NamedTuple, TypeVar
 
 from prood.data.catalog import Public, data_folder
 from prood.data.formats import mosaic
-from prood.data.images import Images, ImageSet, Shape
+from prood.data.images import ImageSet, Shape
+from prood.data.stored import Images
 from prood.errors import BadValue, NoAccess, NotFound, ProodError, UnknownName
 
 ReadSplit = Callable[[str], ImageSet]

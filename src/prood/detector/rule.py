@@ -6,14 +6,13 @@ And with it what a detector says: predictions and proofs, for all images as arra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prood.bounds import Method, Norm
 from prood.errors import BadValue
 from prood.models.confidence import Floats, T, checked_threshold, confidence_bound, confidence_of, score_below
 
@@ -77,115 +76,3 @@ class Rule:
         """
         proven = np.where(self.rejects(bounds), np.asarray(eps, dtype=np.float64), np.nan)
         return np.asarray(np.fmax(found, np.fmax.reduce(proven, axis=1, initial=np.nan)))
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The prediction about one image; `accepted` is None without a threshold, `p_value` without a calibration."""
-
-    label: int
-    name: str
-    confidence: float
-    p_in: float
-    accepted: bool | None
-    p_value: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """One entry per image. `prediction[3]` is the fourth image's `Answer`, and iterating gives all of them.
-
-    `name` is the class's name, or its number where the names are not known; `p_in` = σ(g(x) + Δ). `score` is
-    log((c − 1/K)/(1 − c)) for the confidence c: the same order, but with digits where c rounds to 1. `p_value` is that
-    of the hypothesis that the image is in-distribution; None without a calibration. `probabilities` (N, K) are those of
-    all classes, that of the label being the confidence itself.
-
-    A bare discriminator knows no classes: the label is −1, the name "–", and `confidence`, what the threshold is
-    compared with, is g.
-    """
-
-    label: NDArray[np.int64]
-    name: tuple[str, ...]
-    confidence: Floats
-    p_in: Floats
-    score: Floats
-    rule: Rule
-    p_value: Floats | None
-    probabilities: Floats
-
-    @property
-    def accepted(self) -> NDArray[np.bool_]:
-        """confidence ≥ threshold, the one comparison by which an image is accepted."""
-        return self.rule.accepts(self.confidence)
-
-    @property
-    def threshold(self) -> float | None:
-        return self.rule.threshold
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def __getitem__(self, place: int) -> Answer:
-        return Answer(
-            int(self.label[place]),
-            self.name[place],
-            float(self.confidence[place]),
-            float(self.p_in[place]),
-            None if self.threshold is None else bool(self.rule.accepts(self.confidence[place])),
-            None if self.p_value is None else float(self.p_value[place]),
-        )
-
-    def __iter__(self) -> Iterator[Answer]:
-        return (self[place] for place in range(len(self)))
-
-
-@dataclass(frozen=True)
-class Certified:
-    """The proof of one image; `rejected` and `radius` are None without a threshold."""
-
-    upper_bound: float
-    rejected: bool | None
-    radius: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class Proof:
-    """What is proven about each image in the ball of radius `eps`. `proof[3]` is that of the fourth, as plain values.
-
-    No image in the ball (and in [0, 1]^d) gets a confidence above `upper_bound` (Eq. 4); of a bare discriminator, no g.
-    """
-
-    upper_bound: Floats
-    rule: Rule
-    eps: float
-    method: Method
-    norm: Norm
-    found: Floats | None = None  # the radii, where there is a threshold
-
-    @property
-    def rejected(self) -> NDArray[np.bool_]:
-        """Whether every image in the ball is provably rejected: upper_bound < threshold."""
-        return self.rule.rejects(self.upper_bound)
-
-    @property
-    def threshold(self) -> float | None:
-        return self.rule.threshold
-
-    @property
-    def radius(self) -> Floats:
-        """The largest radius found at which it provably stays rejected; NaN where it is not (or not provably)."""
-        if self.found is None:
-            raise BadValue(_NO_THRESHOLD)
-        return self.found
-
-    def __len__(self) -> int:
-        return len(self.upper_bound)
-
-    def __getitem__(self, place: int) -> Certified:
-        bound = float(self.upper_bound[place])
-        if self.threshold is None or self.found is None:
-            return Certified(bound, None, None)
-        return Certified(bound, bool(self.rule.rejects(bound)), float(self.found[place]))
-
-    def __iter__(self) -> Iterator[Certified]:
-        return (self[place] for place in range(len(self)))

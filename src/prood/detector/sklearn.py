@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from prood.detector.answers import Prediction
 from prood.detector.detector import Detector
-from prood.detector.rule import Prediction
 from prood.models.confidence import Floats
 
 

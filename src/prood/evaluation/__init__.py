@@ -1,6 +1,6 @@
 """Metrics, the evaluator, and results as data."""
 
-from prood.evaluation.check import BoundViolated
+from prood.evaluation.bench import BoundViolated
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
 from prood.evaluation.options import EvaluateOptions

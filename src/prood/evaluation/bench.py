@@ -1,42 +1,34 @@
-"""Scores, bounds and attacked scores of whole image sets: batch by batch, and shared among processes."""
+"""Whole image sets, shared among processes: clean ≤ attacked ≤ certified, for every image that is ever evaluated."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from prood import processes
+from prood.atomic import replacing
 from prood.data import ImageSet
-from prood.evaluation.check import confirm
-from prood.evaluation.options import EvaluateOptions
-from prood.evaluation.stopping import goals
+from prood.errors import ProodError
+from prood.evaluation.options import EvaluateOptions, goals
+from prood.evaluation.scores import Scores
 from prood.models import Score
 
+PIXELS = 2**23
+"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
 GALLERY = 6
 """So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
 CERTIFIED = 16
 """Images certified at once on a CPU: linear bounds of many more take gigabytes, and longer, as no cache holds them."""
 
 
-@dataclass(frozen=True, eq=False)
-class Confronted:
-    """What was found about the images of one set at one radius; a number for each, in their order.
-
-    `attack` says what the attack did and cost, `gallery` which images are shown, and `shown` these images after the
-    attack, as bytes.
-    """
-
-    clean: Tensor
-    attacked: Tensor
-    certified: Tensor
-    attack: dict[str, Any]
-    gallery: Tensor
-    shown: NDArray[np.uint8]
+class BoundViolated(ProodError):
+    """A point with a score above the certified bound was found: there is a bug in a bound."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +39,16 @@ class Bench:
     options: EvaluateOptions
     searched: Score | None = None  # what is attacked, if it is not the score itself but a faster form of it
 
-    @property
-    def device(self) -> torch.device:
-        return self.options.place
-
     def batches(self, images: ImageSet) -> tuple[Tensor, ...]:
         """The rows that are this process's, a few at a time."""
-        at_once = self.options.images_at_once(images.shape)
+        at_once = self.options.batch or max(1, min(250, PIXELS // math.prod(images.shape)))
         return torch.split(processes.own_rows(torch.arange(len(images))), at_once)
 
     def over(self, images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
         """A number for each image, float64 on the CPU: each process computes its rows, and all get the whole."""
         values = torch.zeros(len(images), dtype=torch.float64)
         for rows in self.batches(images):
-            values[rows] = function(images.floats(rows).to(self.device)).double().cpu()
+            values[rows] = function(images.floats(rows).to(self.options.place)).double().cpu()
         return self._total(values)
 
     def confront(
@@ -70,32 +58,32 @@ class Bench:
         inside: Tensor,
         reached: Callable[[float], None],
         known: Tensor | None = None,
-    ) -> Confronted:
-        """Score, certify and attack the images, given the scores of the in-distribution.
+    ) -> tuple[Scores, dict[str, Any]]:
+        """Score, certify and attack the images, given the scores of the in-distribution; what the attack did and cost.
 
         `reached` is told how many images are done, those under attack in parts. `known` are the bounds of the score's
         part, where they were computed before.
         """
         before, world, options = 0, processes.world_size(), self.options
         attack = options.attack
+        share = world / attack.passes if attack else 0.0
         names = ("clean", *(attack.names if attack else ()))
         columns = torch.zeros(4, len(images), dtype=torch.float64)
         shown = torch.zeros_like(images.images)
         found_by = torch.zeros(len(names), dtype=torch.float64)
         costs = torch.zeros(3, dtype=torch.float64)
+
+        def watch(passes: int) -> None:
+            reached(before + share * passes)
+
         for rows in self.batches(images):
-            x = images.floats(rows).to(self.device)
+            x = images.floats(rows).to(self.options.place)
             clean = self.score(x).double()
-            bound = self._bounds(x, eps) if known is None else self.score.bound_from(known[rows].to(self.device))
+            bound = self._bounds(x, eps) if known is None else self.score.bound_from(known[rows].to(self.options.place))
             points, attacked, settled = x, clean, torch.zeros_like(clean)
             if attack is not None:
                 began = time.monotonic()
-                goal = goals(options.stop, bound, inside.to(self.device))
-                share = world / attack.passes
-
-                def watch(passes: int, before: int = before, share: float = share) -> None:
-                    reached(before + share * passes)
-
+                goal = goals(options.stop, bound, inside.to(self.options.place))
                 searched = self.searched or self.score
                 outcome = attack(searched, x, eps, goal=goal, seed=options.seed, numbers=rows, watch=watch)
                 # Scored among other images, an image may round differently: never let that look like a fall.
@@ -103,38 +91,54 @@ class Bench:
                 attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
                 found_by += torch.tensor([outcome.found_by.count(name) for name in names])
                 costs += torch.tensor([outcome.forward, outcome.backward, time.monotonic() - began])
-            confirm(x, points, attacked, bound, eps, options.store)
+            confirm(x, points, attacked, bound, eps, options.folder or "")
             columns[:, rows] = torch.stack([clean, attacked, bound, settled]).cpu()
             shown[rows] = (points * 255).round().to(torch.uint8).cpu()
             before += world * len(rows)
             reached(before)
         clean, attacked, certified, settled = self._total(columns)
-        top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, _highest(certified)])
+        finite = certified.isfinite().nonzero().squeeze(1)  # none where there is no certificate
+        highest = finite[certified[finite].topk(min(GALLERY, len(finite))).indices]
+        top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, highest])
         gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
         forward, backward, seconds = self._total(costs).tolist()
-        statistics = {
-            "forward": int(forward),
-            "backward": int(backward),
-            "settled": settled.mean().item(),
-            "raised": (attacked > clean).double().mean().item(),
-            "by": dict(zip(names, (self._total(found_by) / len(images)).tolist(), strict=True)),
-            "seconds": round(seconds, 3),
-        }
-        after = self._total(shown[gallery].long()).to(torch.uint8).numpy()
-        return Confronted(clean, attacked, certified, statistics if attack else {}, gallery, after)
+        by = dict(zip(names, (self._total(found_by) / len(images)).tolist(), strict=True))
+        statistics = {"forward": int(forward), "backward": int(backward), "settled": settled.mean().item()}
+        statistics |= {"raised": (attacked > clean).double().mean().item(), "by": by, "seconds": round(seconds, 3)}
+        found = Scores(
+            inside=inside.numpy(),
+            clean=clean.numpy(),
+            certified=certified.numpy(),
+            attacked=attacked.numpy() if attack else None,
+            gallery=gallery.numpy(),
+            gallery_clean=images.images[gallery].cpu().numpy(),
+            gallery_attacked=self._total(shown[gallery].long()).to(torch.uint8).numpy(),
+        )
+        return found, statistics if attack else {}
 
     def _bounds(self, images: Tensor, eps: float) -> Tensor:
+        method = self.options.method or "best"
         parts = torch.split(images, len(images) if images.is_cuda else CERTIFIED)
-        return torch.cat(
-            [self.score.upper_bound(part, eps, method=self.options.method or "best").double() for part in parts]
-        )
+        return torch.cat([self.score.upper_bound(part, eps, method=method).double() for part in parts])
 
     def _total(self, values: Tensor) -> Tensor:
         # Each process has zeros where others have values. NCCL sums on the GPU only.
-        return processes.total(values.to(self.device)).cpu() if processes.world_size() > 1 else values
+        return processes.total(values.to(self.options.place)).cpu() if processes.world_size() > 1 else values
 
 
-def _highest(bounds: Tensor) -> Tensor:
-    """The images with the highest bounds, none where there is no certificate."""
-    finite = bounds.isfinite().nonzero().squeeze(1)
-    return finite[bounds[finite].topk(min(GALLERY, len(finite))).indices]
+def confirm(images: Tensor, points: Tensor, found: Tensor, certified: Tensor, eps: float, folder: Path | str) -> None:
+    """Stop if a score found in a ball exceeds its certified bound, and save the input.
+
+    There is no tolerance: certificates cover every rounding of the float32 network, and scores are computed in the
+    arithmetic that they cover.
+    """
+    exceeds = found > certified
+    if not exceeds.any():
+        return
+    file = Path(folder, "violation.npz")
+    kept = {"images": images, "points": points, "scores": found, "bounds": certified}
+    arrays: dict[str, Any] = {name: values[exceeds].cpu().numpy() for name, values in kept.items()}
+    with replacing(file) as aside, aside.open("wb") as opened:
+        np.savez(opened, eps=eps, **arrays)
+    score, bound = (values[exceeds][0].item() for values in (found, certified))
+    raise BoundViolated(f"a score of {score:.9g} exceeds its certified bound {bound:.9g}: report this bug with {file}")

@@ -1,28 +1,30 @@
 """Every number of the paper's tables, for any model that has a score."""
 
-from __future__ import annotations
-
 import platform
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
 from prood import processes
 from prood.attacks import Compiled
 from prood.data import ImageSet
 from prood.errors import Damaged, Mismatch, Unsupported, first_line
-from prood.evaluation.bench import Bench, Confronted
+from prood.evaluation.bench import Bench
 from prood.evaluation.metrics import auc, fpr, intervals
 from prood.evaluation.options import EvaluateOptions, radii_of
-from prood.evaluation.progress import Bar
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
 from prood.models import Score, fingerprint, score_of
+
+Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
 
 @torch.no_grad()
@@ -40,10 +42,8 @@ def evaluate(
     AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps (a
     model without a certificate has 0 and 1); AAUC and AFPR the highest scores that an attack finds in them.
 
-    `options`, or `keywords` by the same names, say how: `attacks`, `limit`, `method`, `stop`, `seed`, `batch`,
-    `compile`, `device`, `name`, `folder`, `reuse` and `console`, see `EvaluateOptions`.
-
-    Under torchrun each process takes a part of the images. The model is moved to the device, and stays in eval mode.
+    `options`, or `keywords` by the names of its fields, say how: see `EvaluateOptions`. Under torchrun each process
+    takes a part of the images. The model is moved to the device, and stays in eval mode.
     """
     options = replace(options or EvaluateOptions(), **keywords)
     if options.compile and options.place.type != "cuda":
@@ -52,33 +52,32 @@ def evaluate(
     score.model.to(options.place).eval()
     score.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
     plan = _plan(score, inside, outside, radii_of(eps), options)
-    stored = (read_results(options.store) if options.store else None) or Results()
+    store = None if options.folder is None else Path(options.folder)
+    stored = (read_results(store) if store else None) or Results()
     found = _usable(stored, plan)
     bench = Bench(score, options, Compiled(score) if options.compile and options.attack else None)
     missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
         _check_shape(score, inside, options.place)
-        reference = Reference.of(bench, inside)
+        reference = bench.over(inside, score)
+        classified = _classified(bench, inside)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
         for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
             known = _known((*(options.reuse or ()), *stored), score, settings)
-            measured = bench.confront(images, settings["eps"], reference.scores, bar.reaches, known)
-            made = _evaluation(settings, reference, images, measured)
+            scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
+            made = _evaluation(settings | classified, scores, attack)
             seconds = round(time.monotonic() - began, 3)
-            found[name] = replace(made, seconds=seconds, machine=machine(bench.device))
-            if options.store and processes.is_main():
-                append(options.store, found[name])
+            found[name] = replace(made, seconds=seconds, machine=machine(options.place))
+            if store and processes.is_main():
+                append(store, found[name])
     asked = tuple(found[name] for name in plan)
-    if options.store and processes.is_main():
+    if store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
-            settle(options.store, asked)
+            settle(store, asked)
     processes.barrier()  # what one process has stored, all find in the folder from now on
     return Results(asked)
-
-
-Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
 
 def _plan(
@@ -110,61 +109,32 @@ def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
     return found
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The in-distribution: its scores, and how the model classifies it, if it does."""
+def _classified(bench: Bench, inside: ImageSet) -> dict[str, Any]:
+    """How the model classifies the in-distribution, if it does: its accuracy, and among how many classes."""
+    logits = bench.score.logits(inside.floats([0]).to(bench.options.place))
+    classes = None if logits is None else logits.shape[1]
+    labels = None if classes is None else inside.labels_of(classes)
+    if labels is None:
+        return {"accuracy": None, "classes": classes}
 
-    scores: Tensor
-    accuracy: float | None
-    classes: int | None
+    def guess(images: Tensor) -> Tensor:
+        logits = bench.score.logits(images)
+        assert logits is not None
+        return logits.argmax(1)
 
-    @staticmethod
-    def of(bench: Bench, inside: ImageSet) -> Reference:
-        logits = bench.score.logits(inside.floats([0]).to(bench.device))
-        classes = None if logits is None else logits.shape[1]
-        labels = None if classes is None else inside.labels_of(classes)
-        scores = bench.over(inside, bench.score)
-        if labels is None:
-            return Reference(scores, None, classes)
-
-        def guess(images: Tensor) -> Tensor:
-            logits = bench.score.logits(images)
-            assert logits is not None
-            return logits.argmax(1)
-
-        right = bench.over(inside, guess).long() == labels
-        return Reference(scores, right.double().mean().item(), classes)
+    right = bench.over(inside, guess).long() == labels
+    return {"accuracy": right.double().mean().item(), "classes": classes}
 
 
-def _evaluation(settings: dict[str, Any], reference: Reference, images: ImageSet, found: Confronted) -> Evaluation:
+def _evaluation(settings: dict[str, Any], scores: Scores, attack: dict[str, Any]) -> Evaluation:
     """The metrics of what was measured, and the measurements themselves."""
-    attacked = found.attacked if settings["attacks"] else None
-    kinds = {"": found.clean, "g": found.certified} | ({} if attacked is None else {"a": attacked})
-    values: dict[str, Any] = {}
-    for letter, outside in kinds.items():
-        values |= {f"{letter}auc": auc(reference.scores, outside), f"{letter}fpr95": fpr(reference.scores, outside)}
-    ends = intervals(reference.scores, kinds, seed=settings["seed"])
+    kinds = {"": scores.clean, "g": scores.certified} | ({} if scores.attacked is None else {"a": scores.attacked})
+    values: dict[str, Any] = {letter + "auc": auc(scores.inside, outside) for letter, outside in kinds.items()}
+    values |= {letter + "fpr95": fpr(scores.inside, outside) for letter, outside in kinds.items()}
+    ends = intervals(scores.inside, kinds, seed=settings["seed"])
     named = {"auc": "auc", "fpr": "fpr95"}
     between = {letter + name: list(ends[metric][letter]) for letter in kinds for metric, name in named.items()}
-    scores = Scores(
-        inside=reference.scores.numpy(),
-        clean=found.clean.numpy(),
-        certified=found.certified.numpy(),
-        attacked=None if attacked is None else attacked.numpy(),
-        gallery=found.gallery.numpy(),
-        gallery_clean=images.images[found.gallery].cpu().numpy(),
-        gallery_attacked=found.shown,
-    )
-    return Evaluation(
-        **settings,
-        **values,
-        images=len(images),
-        accuracy=reference.accuracy,
-        classes=reference.classes,
-        intervals=between,
-        attack=found.attack,
-        scores=scores,
-    )
+    return Evaluation(**settings, **values, images=len(scores.clean), intervals=between, attack=attack, scores=scores)
 
 
 def _known(before: Iterable[Evaluation], score: Score, settings: dict[str, Any]) -> Tensor | None:
@@ -187,7 +157,6 @@ def machine(device: torch.device) -> str:
     return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
-@torch.no_grad()
 def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
     """Whether the model takes images of this shape is seen by one grey image of it."""
     try:
@@ -195,3 +164,25 @@ def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
     except (RuntimeError, ValueError) as error:
         fault = f"the model does not take images of {inside.name}, of shape {inside.shape}"
         raise Mismatch(f"{fault}: {first_line(error)}") from None
+
+
+class Bar(Progress):
+    """A bar with the time left, on a terminal and in the first process only."""
+
+    def __init__(self, console: Console | None, title: str, images: int) -> None:
+        name, part = (TextColumn(text, markup=False) for text in (f"{title:<14}", "{task.description}"))
+        count = TextColumn("{task.completed:.0f}/{task.total} images")
+        times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
+        columns = name, BarColumn(), count, *times, part
+        hidden = console is None or not console.is_terminal or not processes.is_main() or not images
+        super().__init__(*columns, console=console, disable=hidden, transient=True)
+        self.task = self.add_task("", total=images)
+        self.before = 0.0
+
+    def begins(self, text: str) -> None:
+        """The next part, and what it is called."""
+        self.before = self.tasks[self.task].completed
+        self.update(self.task, description=text)
+
+    def reaches(self, images: float) -> None:
+        self.update(self.task, completed=self.before + images)

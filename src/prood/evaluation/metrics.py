@@ -9,13 +9,14 @@ once, and c is a running sum of how often each x was drawn.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from prood.errors import BadValue, Diverged, UnknownName
+from prood.evaluation.words import Kind
 from prood.models.confidence import order_statistic, threshold_at
 
 Floats = NDArray[np.float64]
@@ -113,13 +114,7 @@ def intervals(
 
 
 def bootstrap(
-    metric: Literal["auc", "fpr"],
-    inside: Values,
-    outside: Values,
-    *,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    metric: Kind, inside: Values, outside: Values, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> tuple[float, float]:
     """The percentile interval of one metric of one kind of scores; see `intervals`."""
     if metric not in _OF_COUNTS:

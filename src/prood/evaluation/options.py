@@ -1,24 +1,21 @@
-"""How a model is evaluated: all that does not belong to the model or to the images."""
-
-from __future__ import annotations
+"""How a model is evaluated: all that does not belong to the model or to the images, as when a search may end."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
-from prood.attacks import Attack, preset
+from prood.attacks import NEVER, TOLERANCE, Attack, preset
 from prood.bounds import Method
 from prood.errors import BadValue, UnknownName
 from prood.evaluation.results import Results
-from prood.evaluation.stopping import Stop, check
 
-PIXELS = 2**23
-"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
+Stop = Literal["auc", "bound", "never"]
 LIMIT = 1000
 """Images of each out-distribution where neither a recipe nor the caller says how many."""
 
@@ -28,7 +25,7 @@ class EvaluateOptions:
     """What `evaluate` and `evaluate_run` take as keywords, as one object.
 
     `attacks` is a preset ("fast", "paper", "strong"), an attack or None. `stop` says when the search for an image may
-    end (`stopping.goals`). `method` is that of the certified bounds, "best" by default. `limit` takes a seeded choice
+    end (`goals`). `method` is that of the certified bounds, "best" by default. `limit` takes a seeded choice
     of so many images of each out-distribution; the in-distribution is always used whole. `compile` is for attacks on a
     GPU: the passes of a search are compiled first, which takes half a minute.
 
@@ -53,9 +50,9 @@ class EvaluateOptions:
 
     def __post_init__(self) -> None:
         """What is wrong is said now, not after hours."""
-        check(self.stop)
-        if self.method not in (None, *get_args(Method)):
-            raise UnknownName(f"unknown bound method {self.method!r}: choose one of {', '.join(get_args(Method))}")
+        for word, given, known in (("stopping rule", self.stop, Stop), ("bound method", self.method or "best", Method)):
+            if given not in get_args(known):
+                raise UnknownName(f"unknown {word} {given!r}: choose one of {', '.join(get_args(known))}")
         if self.batch is not None and self.batch < 1:
             raise BadValue(f"batch must be at least 1, not {self.batch}")
         _ = self.attack
@@ -69,10 +66,6 @@ class EvaluateOptions:
         return torch.device(self.device or "cpu")
 
     @property
-    def store(self) -> Path | None:
-        return None if self.folder is None else Path(self.folder)
-
-    @property
     def identity(self) -> dict[str, Any]:
         """What of it decides the outcome, as an `Evaluation` keeps it."""
         return {
@@ -84,14 +77,6 @@ class EvaluateOptions:
             "seed": self.seed,
         }
 
-    def images_at_once(self, shape: tuple[int, ...]) -> int:
-        return self.batch or max(1, min(250, PIXELS // math.prod(shape)))
-
-    def planned_by(self, planned: Mapping[str, Any]) -> EvaluateOptions:
-        """With a recipe's table [evaluate] for what was not given; a limit of 0 is none."""
-        limit = planned.get("limit", LIMIT) if self.limit is None else self.limit
-        return replace(self, limit=limit or None, method=self.method or planned.get("method"))
-
 
 def radii_of(eps: float | Iterable[float]) -> list[float]:
     """One radius or several as a list, each once."""
@@ -100,3 +85,26 @@ def radii_of(eps: float | Iterable[float]) -> list[float]:
     if wrong or not radii:
         raise BadValue(f"eps is a radius, or several, none of them negative: {wrong[0] if wrong else 'none given'}")
     return list(dict.fromkeys(radii))
+
+
+def goals(stop: Stop, bound: Tensor, inside: Tensor, tolerance: float = TOLERANCE) -> Tensor:
+    """The score at which the search for each image ends, given its certified bound; float64.
+
+    "bound": within `tolerance` of the bound, where nothing is left to find.
+
+    "auc": at the highest in-distribution score that the bound allows to reach. Between it and the bound there is no
+    in-distribution score to overtake, so AAUC and AFPR are exactly those of a search that goes on. A model without a
+    certificate is done with an image once that outranks every in-distribution score; an image whose bound lies below
+    all of them need not be attacked at all. The attacked score is then what the search had found so far, if anything.
+
+    On a GPU a search rounds otherwise than the score does, and all of this holds up to that.
+
+    "never": only when the attack itself ends.
+    """
+    bound = bound.double()
+    if stop == "never":
+        return torch.full_like(bound, NEVER)
+    if stop == "bound":
+        return bound - tolerance
+    ranked = torch.cat([inside.new_tensor([-torch.inf]), inside]).to(bound).sort().values
+    return ranked[torch.searchsorted(ranked, bound, right=True) - 1]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from prood.version import __version__
 RESULTS_FILE = "results.json"
 NEW_FILE = "evaluations.jsonl"
 """Evaluations since `RESULTS_FILE` was written, one a line: only ever added to, until that file takes them over."""
-SCORES_FOLDER = "scores"
 FORMAT = 2
 
 
@@ -65,7 +65,7 @@ class Evaluation:
     @property
     def scores_file(self) -> str:
         readable = re.sub(r"[^A-Za-z0-9]+", "-", self.outside).strip("-")[:40]
-        return f"{SCORES_FOLDER}/{readable}-{self.eps:g}-{self.identity}.npz"
+        return f"scores/{readable}-{self.eps:g}-{self.identity}.npz"
 
     def save_scores(self, folder: Path) -> None:
         if self.scores is not None:
@@ -94,10 +94,10 @@ class Results:
 
     def __getitem__(self, key: tuple[str, str, float]) -> Evaluation:
         """The last evaluation of (model, outside, eps)."""
-        for evaluation in reversed(self.evaluations):
-            if (evaluation.model, evaluation.outside, evaluation.eps) == key:
-                return evaluation
-        raise KeyError(key)
+        found = [one for one in self if (one.model, one.outside, one.eps) == key]
+        if not found:
+            raise KeyError(key)
+        return found[-1]
 
     def find(self, identity: str) -> Evaluation | None:
         return next((evaluation for evaluation in self if evaluation.identity == identity), None)
@@ -173,12 +173,10 @@ def _added(folder: Path) -> list[Evaluation]:
         return []
     found = []
     for line in lines:
-        try:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             values = json.loads(line)
             _check_format(values.pop("format"), file)
             found.append(_evaluation(values, folder))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
     return found
 
 
@@ -188,8 +186,7 @@ def _check_format(number: int, file: Path) -> None:
 
 
 def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
-    known = {item.name for item in fields(Evaluation)}
-    values = {name: value for name, value in values.items() if name in known}
+    values = {item.name: values[item.name] for item in fields(Evaluation) if item.name in values}
     file = values.get("scores")
     # A summary such as the quickstart's may have been moved away from its scores: the numbers stand without them.
     scores = StoredScores(folder / file) if file and (folder / file).is_file() else None
@@ -206,9 +203,8 @@ def check_kinds(made: Evaluation) -> None:
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
     }
-    for kind, names in kinds.items():
-        for name in names:
-            if not isinstance(getattr(made, name), kind):
-                raise TypeError(f"{name} is of another kind")
+    wrong = [name for kind, names in kinds.items() for name in names if not isinstance(getattr(made, name), kind)]
+    if wrong:
+        raise TypeError(f"{wrong[0]} is of another kind")
     if any(not isinstance(ends, list | tuple) or len(ends) != 2 for ends in made.intervals.values()):
         raise TypeError("an interval has two ends")

@@ -1,17 +1,24 @@
-"""Robust accuracy: how often the class stays right when an attacker may change the image."""
+"""What is measured of a model besides its evaluations: robust accuracy, and what it says far away from all data."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from prood import processes
+from prood import data, processes
+from prood.atomic import write_text
 from prood.attacks import Attack, preset
 from prood.data import ImageSet
-from prood.errors import Mismatch, Unsupported
-from prood.models import Score, score_of
+from prood.errors import Damaged, Mismatch, Unsupported
+from prood.evaluation.asymptotics.far import TRAJECTORIES, Far, far_away
+from prood.evaluation.results import Evaluation
+from prood.evaluation.runs import part_of
+from prood.models import Score, load, score_of
 
-BATCH = 250
+FILE = "measured.json"
 
 
 class Margin(Score):
@@ -67,14 +74,59 @@ def robust_accuracy(
     labels = chosen.labels_of(logits.shape[1])
     if labels is None:
         raise Mismatch(f"{inside.name} has no labelled images: robust accuracy needs them")
-    clean, attacked = torch.zeros(2, len(chosen), dtype=torch.float64)
+    right = torch.zeros(2, len(chosen), dtype=torch.float64)  # as they are, and attacked
     for label in sorted(set(labels.tolist())):
         rows = processes.own_rows((labels == label).nonzero().squeeze(1))
-        for part in torch.split(rows, BATCH):
+        for part in torch.split(rows, 250):
             images = chosen.floats(part).to(device)
             # What is wrong already need not be attacked, and a search ends where the class changes.
             found = attack(Margin(score, label), images, eps, goal=0.0, seed=seed, numbers=part)
-            clean[part] = (found.clean < 0).double().cpu()
-            attacked[part] = (found.scores < 0).double().cpu()
-    right = processes.total(torch.stack([clean, attacked]).to(device)).cpu()
+            right[:, part] = torch.stack([found.clean < 0, found.scores < 0]).double().cpu()
+    right = processes.total(right.to(device)).cpu()
     return Robustness(float(eps), len(chosen), right[0].mean().item(), right[1].mean().item())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`of` names the evaluation that they go with: the same weights, images, radius and attacks."""
+
+    of: str
+    far: Far
+    robustness: Robustness | None  # None for a model that does not classify
+
+
+def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Measured:
+    """The measurements that are in the run's folder if they go with this evaluation, else new ones."""
+    if (found := read_measured(run)) is not None and found.of == evaluation.identity:
+        return found
+    target = processes.device(device)
+    model, about = load(run, device=target)
+    inside = data.load(evaluation.inside).numbered_as(about.classes)
+    outside = part_of(evaluation.outside, inside, TRAJECTORIES, evaluation.seed)
+    robustness = None
+    if evaluation.accuracy is not None:
+        options: dict[str, Any] = {"attacks": evaluation.attacks, "limit": evaluation.limit, "seed": evaluation.seed}
+        robustness = robust_accuracy(model, inside, evaluation.eps, device=target, **options)
+    far = far_away(model, inside, outside, seed=evaluation.seed, device=target)
+    made = Measured(evaluation.identity, far, robustness)
+    if processes.is_main():
+        write_text(run / FILE, json.dumps(asdict(made), indent=2) + "\n")
+    return made
+
+
+def read_measured(run: Path | str) -> Measured | None:
+    file = Path(run) / FILE
+    if not file.is_file():
+        return None
+    try:
+        return from_json(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Damaged(f"{file} is damaged or of another format: remove it and compare again") from None
+
+
+def from_json(content: dict[str, Any]) -> Measured:
+    """What `dataclasses.asdict` made of it, and JSON of that."""
+    lines = content["far"].items()
+    far: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in lines}
+    robustness = content["robustness"]
+    return Measured(content["of"], Far(**far), None if robustness is None else Robustness(**robustness))

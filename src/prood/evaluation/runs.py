@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,7 @@ from prood.errors import BadValue, Mismatch, NotFound, ProodError
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
-from prood.models import Metadata, load, model_path
-
-_TRAIN = re.compile(r"(?<=[:/])train(?=(\.npz)?$)")
+from prood.models import load, model_path
 
 
 def evaluate_run(
@@ -47,11 +46,16 @@ def evaluate_run(
     eps = eps or planned.get("eps") or ([about.eps] if about.eps is not None else None)
     if eps is None:
         raise NotFound(f"{run} was not trained for a radius: give one with --eps")
-    inside = inside or own_test_set(about)
+    inside = inside or counterpart(about.inside)
     if inside is None:
         raise NotFound(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
-    reuse = options.reuse or _of_discriminator(about)
-    options = replace(options.planned_by(planned), device=target, name=run.resolve().name, folder=folder, reuse=reuse)
+    reuse, place = options.reuse, (about.recipe or {}).get("discriminator_run")
+    if not reuse and place:  # what was evaluated of the discriminator; where that is damaged, it is computed again
+        with suppress(ProodError):
+            reuse = read_results(place)
+    limit = planned.get("limit", LIMIT) if options.limit is None else options.limit  # 0 is none
+    options = replace(options, limit=limit or None, method=options.method or planned.get("method"), reuse=reuse)
+    options = replace(options, device=target, name=run.resolve().name, folder=folder)
     known = data.load(inside, split="test").numbered_as(about.classes)
     others = {name: part_of(name, known, options.limit, options.seed) for name in outside}
     return evaluate(model, inside=known, outside=others, eps=eps, options=options)
@@ -64,15 +68,6 @@ def _place(run: Path) -> Path:
     if run.exists() or not model_path(run).is_file():
         raise NotFound(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
     return Path("runs") / "shipped" / run
-
-
-def _of_discriminator(about: Metadata) -> Results | None:
-    """What was evaluated of the discriminator, in the run that a joint model was made from, if that is still there."""
-    place = (about.recipe or {}).get("discriminator_run")
-    try:
-        return read_results(place) if place else None
-    except ProodError:  # damaged: then its bounds are computed again
-        return None
 
 
 def gather(folders: Sequence[Path | str]) -> Results:
@@ -92,19 +87,15 @@ def gather(folders: Sequence[Path | str]) -> Results:
         names = " ".join(map(str, folders))
         raise NotFound(f"nothing was evaluated yet: make results with 'prood evaluate {names} --out NAME'")
     titles = _told_apart(found)
-    return Results(
-        tuple(replace(one, model=titles[place, one.model]) for place, results in found.items() for one in results)
-    )
+    named = (replace(one, model=titles[place, one.model]) for place, results in found.items() for one in results)
+    return Results(tuple(named))
 
 
 def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:
     """A name for each model of each folder: its own, or where others have the same, its path as far as needed."""
-    holders: dict[str, list[Path]] = {}
-    for place, results in found.items():
-        for name in {one.model for one in results}:
-            holders.setdefault(name, []).append(place)
     names: dict[tuple[Path, str], str] = {}
-    for name, places in holders.items():
+    for name in dict.fromkeys(one.model for results in found.values() for one in results):
+        places = [place for place, results in found.items() if any(one.model == name for one in results)]
         paths = {place: place.parent if place.name == name else place for place in places}
         if len(set(paths.values())) < len(paths):
             raise Mismatch(f"two of these results are of a model {name!r} in {places[-1]}: name one of them")
@@ -137,11 +128,7 @@ def part_of(name: str, like: ImageSet, limit: int | None, seed: int) -> ImageSet
     return (found.subset(limit, seed) if limit else found).load()
 
 
-def counterpart(trained_on: str) -> str | None:
+def counterpart(trained_on: str | None) -> str | None:
     """The test set of cifar10:train, folder:mine/train or npz:mine/train.npz; None where the name does not tell."""
-    return _TRAIN.sub("test", trained_on) if _TRAIN.search(trained_on) else None
-
-
-def own_test_set(about: Metadata) -> str | None:
-    """The test set that belongs to the model's in-distribution."""
-    return None if about.inside is None else counterpart(about.inside)
+    name, found = re.subn(r"(?<=[:/])train(?=(\.npz)?$)", "test", trained_on or "")
+    return name if found else None

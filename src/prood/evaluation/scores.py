@@ -1,4 +1,4 @@
-"""The scores behind an evaluation, one file each; read when they are asked for: most readers want the metrics only."""
+"""The scores of all images of an evaluation, as arrays in a file that is read when it is asked for."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Scores:
             raise Damaged(f"{file} cannot be read ({fault}): evaluate again") from None
 
 
-NAMES = frozenset(item.name for item in fields(Scores))
+NAMES = tuple(item.name for item in fields(Scores))
 
 
 class StoredScores(Scores):
-    """Scores in a file, read as soon as one of them is asked for; then it may turn out that they cannot be read."""
+    """Scores in a file, read as soon as one is asked for, as most readers want metrics only; then that may fail."""
 
     def __init__(self, file: Path) -> None:
         vars(self)["file"] = file

@@ -1,4 +1,4 @@
-"""Methods to detect, one file each, declared once by its class: command line, recipes and tables derive from that."""
+"""Methods to detect, each declared once by its class: command line, recipes and tables derive from that."""
 
 from prood.methods.base import Batch, Logs, Loss, Method, Objective, Step, interlace, ramp, separate
 from prood.methods.declaring import METHODS, method, option, register

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.methods.attack import Adversarial
-from prood.methods.base import Batch, Loss, Step, interlace, separate
+from prood.methods.base import Adversarial, Batch, Loss, Step, accuracy, interlace, separate
 from prood.methods.declaring import option, register
-from prood.methods.plain import accuracy
 
 
 @register
@@ -16,9 +14,10 @@ from prood.methods.plain import accuracy
 class ACET(Adversarial):
     """−log p_f(y|x) + weight · max_{‖u−z‖∞ ≤ ε} max_k log p_f(k|u): low confidence in balls around outliers.
 
-    The paper has weight λ = 1. The maximum over u is a gradient attack's, so nothing is proved: the score is
-    the classifier's confidence, and its bound +∞. There the out-distribution is noise (permuted and smoothed images);
-    here it is that of every other method. Both batches go through the network together, as in outlier exposure.
+    The paper (Hein, Andriushchenko and Bitterwolf, CVPR 2019) has weight λ = 1. The maximum over u is a gradient
+    attack's, so nothing is proved: the score is the classifier's confidence, and its bound +∞. There the
+    out-distribution is noise (permuted and smoothed images); here it is that of every other method. Both batches go
+    through the network together, as in outlier exposure.
     """
 
     name = "acet"

@@ -7,10 +7,8 @@ from torch.nn import functional as F
 
 from prood.data import Images
 from prood.errors import BadValue
-from prood.methods.attack import Adversarial, deployed
-from prood.methods.base import Batch, Loss, Step
+from prood.methods.base import Adversarial, Batch, Loss, Step, accuracy, deployed
 from prood.methods.declaring import option, register
-from prood.methods.plain import accuracy
 from prood.models.architectures import Spec
 from prood.models.baselines import ExtraClass, NotExtra, not_last, with_extra_class
 
@@ -23,11 +21,11 @@ class ATOM(Adversarial):
     The score is log((1 − p(K+1|x)) / p(K+1|x)); the classes are told apart by the first K logits.
 
     Only informative outliers are trained on. Sorted from the one that looks most like the in-distribution, a fraction
-    `quantile` is passed over, as too near, and the next fraction `mined` is taken. The paper sorts 400,000 images
-    before each epoch and takes 100,000; here each step mines its own batch, with the network as it stands. That is
-    fresher, and what a step sees remains a function of its number alone; but a batch has fewer of the rare hard ones
-    than the whole set, a step trains on `mined` times as many outliers as there are in-distribution images (in the
-    paper on twice as many), and of several processes each sorts its own rows.
+    `quantile` is passed over, as too near, and the next fraction `mined` is taken. The paper (Chen, Li, Wu, Liang and
+    Jha, ECML PKDD 2021) sorts 400,000 images before each epoch and takes 100,000; here each step mines its own batch,
+    with the network as it stands. That is fresher, and what a step sees remains a function of its number alone; but a
+    batch has fewer of the rare hard ones than the whole set, a step trains on `mined` times as many outliers as there
+    are in-distribution images (in the paper on twice as many), and of several processes each sorts its own rows.
     """
 
     name = "atom"

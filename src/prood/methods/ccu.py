@@ -16,11 +16,8 @@ from prood.methods.declaring import option, register
 from prood.methods.prood import joint_losses
 from prood.models import build
 from prood.models.architectures import Spec
-from prood.models.baselines import MixtureClassifier, MixtureConfidence
+from prood.models.mixture_classifier import MixtureClassifier, MixtureConfidence
 from prood.models.mixtures import GAP, Mixture, MixtureRatio
-
-ROUNDS = 20
-"""Of the clustering that the mixtures start from."""
 
 
 @register
@@ -56,7 +53,11 @@ class CCU(Objective):
     @torch.no_grad()
     def prepare(self, model: nn.Module, batches: Callable[[int], tuple[Batch, Batch | None]]) -> None:
         assert isinstance(model, MixtureClassifier)
-        inside, outside = _collected(batches, self.fit_images)
+        pairs = [batches(0)]
+        steps = math.ceil(self.fit_images / len(pairs[0][0].images))
+        pairs += [batches(step) for step in range(1, steps)]
+        inside = torch.cat([batch.images.flatten(1) for batch, _ in pairs]).double()
+        outside = torch.cat([batch.images.flatten(1) for _, batch in pairs if batch is not None]).double()
         fit_mixtures(model.ratio, inside, outside, self.floor)
         for value in model.ratio.state_dict().values():  # every process saw its own rows; all take the first one's
             value.copy_(processes.total(value * processes.is_main()))
@@ -75,18 +76,6 @@ class CCU(Objective):
         return loss, logs
 
 
-def _collected(batches: Callable[[int], tuple[Batch, Batch | None]], count: int) -> tuple[Tensor, Tensor]:
-    """So many images of both sets, of the first steps' batches."""
-    inside: list[Tensor] = []
-    outside: list[Tensor] = []
-    while sum(map(len, inside)) < count:
-        batch_in, batch_out = batches(len(inside))
-        assert batch_out is not None
-        inside.append(batch_in.images.flatten(1))
-        outside.append(batch_out.images.flatten(1))
-    return torch.cat(inside).double(), torch.cat(outside).double()
-
-
 def fit_mixtures(ratio: MixtureRatio, inside: Tensor, outside: Tensor, floor: float) -> None:
     """Metric and mixtures from flat images in float64."""
     mean = inside.mean(0)
@@ -94,23 +83,21 @@ def fit_mixtures(ratio: MixtureRatio, inside: Tensor, outside: Tensor, floor: fl
     values = values.clamp_min(floor * values.amax())
     ratio.mean.copy_(mean)
     ratio.matrix.copy_(vectors.T / values.sqrt()[:, None])
-    sigmas = [
-        _cluster(part, (images - mean) @ ratio.matrix.double().T)
-        for part, images in ((ratio.inside, inside), (ratio.outside, outside))
-    ]
-    narrow, wide = sigmas[0].log(), sigmas[1].log()
+    sets = (ratio.inside, inside), (ratio.outside, outside)
+    narrow, wide = (_cluster(part, (images - mean) @ ratio.matrix.double().T).log() for part, images in sets)
     # All σ inside below all σ outside: the scale that separates them, and how far each is from it.
     scale = 0.5 * (narrow.mean() + wide.mean())
     ratio.log_scale.copy_(scale)
-    ratio.inside.spread.copy_(_inverse_softplus(scale - narrow - GAP / 2))
-    ratio.outside.spread.copy_(_inverse_softplus(wide - scale - GAP / 2))
+    for part, distance in ((ratio.inside, scale - narrow), (ratio.outside, wide - scale)):
+        # The x with log(1 + eˣ) = distance − GAP/2; what is not above zero becomes a thousandth.
+        part.spread.copy_(torch.log(torch.expm1((distance - GAP / 2).clamp_min(1e-3))))
 
 
 def _cluster(part: Mixture, points: Tensor) -> Tensor:
     """Lloyd's clustering from the first points; the σ of each cluster, for spherical Gaussians."""
     count, dimension = part.centres.shape
     centres = points[:count].clone()
-    for _ in range(ROUNDS):
+    for _ in range(20):
         nearest = torch.cdist(points, centres).argmin(1)
         sizes = nearest.bincount(minlength=count)
         sums = torch.zeros_like(centres).index_add_(0, nearest, points)
@@ -125,8 +112,3 @@ def _cluster(part: Mixture, points: Tensor) -> Tensor:
     part.centres.copy_(centres)
     part.log_weights.copy_(((sizes + 1) / (len(points) + count)).log())
     return variance.sqrt()
-
-
-def _inverse_softplus(values: Tensor) -> Tensor:
-    """The x with log(1 + eˣ) = values; what is not above zero becomes a thousandth."""
-    return torch.log(torch.expm1(values.clamp_min(1e-3)))

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prood.bounds import Box, concretise, interval, relax
-from prood.methods.attack import climb
-from prood.methods.base import Batch, Logs, Loss, Objective, Step, ramp
+from prood.methods.base import Batch, Logs, Loss, Objective, Step, climb, ramp
 from prood.methods.declaring import option, register
 from prood.models import Discriminator, InLogit
 
@@ -86,7 +85,6 @@ class CertifiedDiscriminator(Objective):
         return g_in, upper, loss, logs
 
     def attack(self, model: Discriminator, batch: Batch, eps: Tensor) -> Tensor:
-        """A few sign-gradient steps on g from a random start in the ball, inside [0, 1]."""
         return climb(model, batch, eps, steps=self.attack_steps, step_size=self.attack_step_size)
 
     def diagnose(self, logs: dict[str, float]) -> str | None:

@@ -9,9 +9,8 @@ from torch.nn import functional as F
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import BadValue
-from prood.methods.base import Batch, Loss, Objective, Step, interlace, separate
+from prood.methods.base import Batch, Loss, Objective, Step, accuracy, interlace, separate
 from prood.methods.declaring import option, register
-from prood.methods.plain import accuracy
 from prood.models import build
 from prood.models.architectures import Spec
 from prood.models.baselines import Energy, EnergyClassifier
@@ -23,8 +22,9 @@ class EB(Objective):
     """−log p_f(y|x) + weight · ( max(0, E(x) − m_in)² + max(0, m_out − E(z))² ) with E = −log Σ_l exp f_l.
 
     The score is −E. Energies of the in-distribution are pushed below m_in, those of the out-distribution above m_out.
-    The authors fine-tune a trained classifier. Here both phases are one run: the energies count from the epoch
-    `energy_from` on, before it the loss is the cross-entropy alone (with both batches in each batch norm).
+    Liu, Wang, Owens and Li (2020, *Energy-based Out-of-distribution Detection*) fine-tune a trained classifier. Here
+    both phases are one run: the energies count from the epoch `energy_from` on, before it the loss is the cross-entropy
+    alone (with both batches in each batch norm).
     """
 
     name = "eb"

@@ -1,5 +1,4 @@
-"""GOOD: guaranteed out-of-distribution detection (Bitterwolf, Meinke and Hein, 2020, *Certifiably Adversarially Robust
-Detection of Out-of-Distribution Data*)."""
+"""GOOD: a classifier whose own confidence is bounded in whole balls (Bitterwolf, Meinke and Hein, 2020)."""
 
 from dataclasses import dataclass
 
@@ -11,9 +10,8 @@ from prood.bounds import Box, interval
 from prood.bounds.box import widen
 from prood.data import Images
 from prood.errors import Unsupported
-from prood.methods.base import Batch, Loss, Objective, Step, ramp
+from prood.methods.base import Batch, Loss, Objective, Step, accuracy, ramp
 from prood.methods.declaring import option, register
-from prood.methods.plain import accuracy
 from prood.models import build
 from prood.models.architectures import Spec
 from prood.models.certified import CertifiedClassifier, CertifiedConfidence
@@ -29,7 +27,8 @@ class GOOD(Objective):
     shall at least be unsure. Of several processes each sorts its own rows. GOOD₈₀ has quantile 0.8, GOOD₁₀₀ has 1. The
     score is the confidence, with its bound.
 
-    The authors start from a classifier that was trained with CEDA; here the ramps begin from nothing.
+    Bitterwolf, Meinke and Hein (2020, *Certifiably Adversarially Robust Detection of Out-of-Distribution Data*) start
+    from a classifier that was trained with CEDA; here the ramps begin from nothing.
     """
 
     name = "good"
@@ -46,10 +45,8 @@ class GOOD(Objective):
     def network(self, spec: Spec, inside: Images, outside: Images | None) -> nn.Module:
         model = build(spec)
         if not isinstance(model, CertifiedClassifier):
-            raise Unsupported(
-                f"GOOD needs a network with bounds, not {spec.get('name')!r}: "
-                "say name = 'certified-classifier' in the recipe's table [networks.good]"
-            )
+            fault = f"GOOD needs a network with bounds, not {spec.get('name')!r}"
+            raise Unsupported(f"{fault}: say name = 'certified-classifier' in the recipe's table [networks.good]")
         return model
 
     def __call__(self, model: CertifiedClassifier, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
@@ -73,10 +70,8 @@ class GOOD(Objective):
     def diagnose(self, logs: dict[str, float]) -> str | None:
         if logs["range_in"] > 1e-2:
             return None
-        return (
-            f"the classifier has gone constant (its logits differ by {logs['range_in']:.1e} on the in-distribution): "
-            "try a longer eps_ramp and kappa_ramp, a smaller weight or quantile"
-        )
+        fault = f"the classifier has gone constant (its logits differ by {logs['range_in']:.1e} on the in-distribution)"
+        return f"{fault}: try a longer eps_ramp and kappa_ramp, a smaller weight or quantile"
 
 
 def _penalty(differences: Tensor) -> Tensor:

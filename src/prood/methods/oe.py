@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from torch import nn
 from torch.nn import functional as F
 
-from prood.methods.base import Batch, Loss, Objective, Step, interlace, separate
+from prood.methods.base import Batch, Loss, Objective, Step, accuracy, interlace, separate
 from prood.methods.declaring import option, register
-from prood.methods.plain import accuracy
 
 
 @register

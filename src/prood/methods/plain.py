@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
-from prood.methods.base import Batch, Loss, Objective, Step
+from prood.methods.base import Batch, Loss, Objective, Step, accuracy
 from prood.methods.declaring import register
 
 
@@ -23,7 +23,3 @@ class Plain(Objective):
         logits = model(batch_in.images)
         loss = F.cross_entropy(logits, batch_in.targets)
         return loss, {"accuracy": accuracy(logits, batch_in)}
-
-
-def accuracy(logits: Tensor, batch: Batch) -> Tensor:
-    return (logits.detach().argmax(1) == batch.targets).float().mean()

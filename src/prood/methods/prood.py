@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prood.methods.base import Batch, Logs, Loss, Objective, Step, interlace, separate
+from prood.methods.base import Batch, Logs, Loss, Objective, Step, accuracy, interlace, separate
 from prood.methods.declaring import option, register
-from prood.methods.plain import accuracy
 from prood.models import ProoD, fuse
 from prood.models.score import JointConfidence
 

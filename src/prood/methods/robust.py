@@ -7,10 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prood.methods.attack import Adversarial, deployed
-from prood.methods.base import Batch, Logs, Loss, Step, interlace, separate
+from prood.methods.base import Adversarial, Batch, Logs, Loss, Step, accuracy, deployed, interlace, separate
 from prood.methods.declaring import option, register
-from prood.methods.plain import accuracy
 
 
 @register
@@ -21,8 +19,8 @@ class Robust(Adversarial):
     loss = "trades" (Zhang et al., ICML 2019):  −log p(y|x) + weight · max_{‖u−x‖∞ ≤ ε} KL(p(·|x) ‖ p(·|u)).
     loss = "pgd" (Madry et al., ICLR 2018):     max_{‖u−x‖∞ ≤ ε} −log p(y|u).
 
-    The paper takes such a classifier from elsewhere. The score is its confidence, without a certificate; combined with
-    a discriminator (`prood combine`) it has one, and the same class for every image, attacked or not.
+    The paper takes such a classifier from elsewhere, for App. K. The score is its confidence, without a certificate;
+    combined with a discriminator (`prood combine`) it has one, and the same class for every image, attacked or not.
     """
 
     name = "robust"
@@ -35,8 +33,7 @@ class Robust(Adversarial):
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         eps = self.radius(step)
-        made = self._trades if self.loss == "trades" else self._pgd
-        loss, logs = made(model, batch_in, eps)
+        loss, logs = (self._trades if self.loss == "trades" else self._pgd)(model, batch_in, eps)
         return loss, logs | {"eps": eps}
 
     def _trades(self, model: nn.Module, batch: Batch, eps: Tensor) -> tuple[Tensor, Logs]:
@@ -51,10 +48,8 @@ class Robust(Adversarial):
         return loss_in + self.weight * loss_attacked, logs
 
     def _pgd(self, model: nn.Module, batch: Batch, eps: Tensor) -> tuple[Tensor, Logs]:
-        def height(images: Tensor) -> Tensor:
-            return F.cross_entropy(model(images), batch.targets, reduction="none")
-
-        moved = model(self.attack(model, batch, eps, height))
+        attacked = self.attack(model, batch, eps, lambda u: F.cross_entropy(model(u), batch.targets, reduction="none"))
+        moved = model(attacked)
         return F.cross_entropy(moved, batch.targets), {"robust_accuracy": accuracy(moved, batch)}
 
 

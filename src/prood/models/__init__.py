@@ -3,7 +3,7 @@
 # Importing a module registers its architectures, by which a file builds its network again.
 # ruff: noqa: F401 – what is not in `__all__` was public here, and stays for one version
 from prood.models.architectures import Metadata, architecture, build, spec_of
-from prood.models.baselines import EnergyClassifier, ExtraClass, MixtureClassifier
+from prood.models.baselines import EnergyClassifier, ExtraClass
 from prood.models.certified import CLASSIFIER_SIZES, CertifiedClassifier, certified_classifier
 from prood.models.classifiers import compact, resnet18, resnet50, small
 from prood.models.discriminators import SIZES, Discriminator, discriminator
@@ -11,6 +11,7 @@ from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_m
 from prood.models.fusion import Curve, Fusion, product_logit
 from prood.models.gated import Gate, Gated
 from prood.models.joint import ProoD, confidence_logit, fuse
+from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
 from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of, scores
 from prood.models.wrapped import WrapOptions, Wrapped, open_classifier, trial_images

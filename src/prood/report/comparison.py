@@ -12,8 +12,8 @@ from prood.atomic import write_text
 from prood.evaluation.words import MISSING, percent, radius_text
 from prood.report import formats
 from prood.report.table import results_table
+from prood.studies.comparing import Comparison
 from prood.studies.properties import FAR, RULES, Mark, Profile, Rule
-from prood.studies.whole import Comparison
 
 JSON_FILE, MARKDOWN_FILE = "compare.json", "compare.md"
 

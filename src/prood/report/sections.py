@@ -6,7 +6,8 @@ from typing import Any
 
 from prood.evaluation.results import Evaluation
 from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text
-from prood.report.charts import KINDS, certified, gallery, histogram, over_radius, roc_curves, shown_each
+from prood.report.charts import KINDS, certified, histogram, over_radius, roc_curves
+from prood.report.gallery import gallery, shown_each
 from prood.report.markup import Html, element
 from prood.report.table import GREY_NOTE, Cell, Table, tables
 

@@ -15,9 +15,10 @@ from prood.detector import Detector
 from prood.errors import ProodError
 from prood.serve.answer import bad, busy
 from prood.serve.batching import Arrays, Batcher, Turns
+from prood.serve.examples import Example, examples
 from prood.serve.metrics import Metrics
 from prood.serve.options import About, Options
-from prood.serve.pictures import Example, data_url, examples
+from prood.serve.pictures import data_url
 from prood.serve.work import HOW, Stopped, attack, lanes
 from prood.version import __version__
 

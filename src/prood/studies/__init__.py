@@ -1,15 +1,17 @@
 """Studies: models as a graph, the engine that makes and measures them, what is chosen, judged and published of them."""
 
 from prood.studies.claims import check_claims
+from prood.studies.comparing import compare
 from prood.studies.curve import best_shift, fit_fusion, pairs
 from prood.studies.fusing import fuse
 from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
 from prood.studies.lab import Lab
-from prood.studies.published import Published, publish, read_published
+from prood.studies.programs import quickstart, reproduce
+from prood.studies.published import Published, read_published
+from prood.studies.publishing import publish
 from prood.studies.rows import Group, grouped
 from prood.studies.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
-from prood.studies.whole import compare, quickstart, reproduce
 
 __all__ = [
     "STUDIES",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prood.errors import NotFound
-from prood.evaluation.measured import measured
+from prood.evaluation.robustness import measured
 from prood.studies import making
 from prood.studies.graph import ATTACK, CERTIFY
 from prood.studies.jobs import carry_out

@@ -15,7 +15,7 @@ from prood.detector.files import CALIBRATION_FILE, save_calibration
 from prood.evaluation import Results, evaluate_run
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
-from prood.studies import published
+from prood.studies import published, publishing
 from prood.studies.graph import Measure, Node
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
@@ -71,7 +71,7 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     for name in ("recipe.json", "metrics.jsonl"):
         shutil.copy(before / name, run / name)
     kept = ("classes", "eps", "recipe", "seed", "inside", "data")
-    facts = {name: published.portable(getattr(about, name)) for name in kept}
+    facts = {name: publishing.portable(getattr(about, name)) for name in kept}
     threshold = evaluation.threshold(confidence.cpu().numpy(), ACCEPT)
     save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=ACCEPT, **facts)
 
@@ -184,7 +184,7 @@ def publish(site: Site, node: Node, seed: int | None) -> None:
     """Write what a run's folder says into the published file, if that does not say it yet."""
     if processes.is_main():  # it alone looks whether there is news: it is the one that writes
         run, before = site.place(node.name, seed), site.read(node.name, seed)
-        if before is None or before.weights != site.weights(node.name, seed) or published.has_news(run, before):
+        if before is None or before.weights != site.weights(node.name, seed) or publishing.has_news(run, before):
             file = site.file(node.name, seed)
-            published.publish(run, file, command=site.command, title=node.title, outside=site.against, seed=seed)
+            publishing.publish(run, file, command=site.command, title=node.title, outside=site.against, seed=seed)
     processes.barrier()

@@ -9,8 +9,7 @@ from statistics import mean
 from typing import Any
 
 from prood.evaluation.asymptotics.far import Far
-from prood.evaluation.measured import from_json
-from prood.evaluation.robustness import Robustness
+from prood.evaluation.robustness import Robustness, from_json
 
 FAR = 1000.0
 """The α of x + α·n at which asymptotics are judged."""

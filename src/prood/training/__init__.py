@@ -1,14 +1,12 @@
 """Training: one loop, recipes, runs."""
 
-from prood.training.describe import describe
+from prood.training.explain import describe, explain_recipe
 from prood.training.joint import combine
-from prood.training.keys import explain_recipe
 from prood.training.loop import fit
 from prood.training.options import TrainOptions
 from prood.training.recipe import Recipe, load_recipe, recipe_names
 from prood.training.run import Run
-from prood.training.sets import held_back, images_to_choose_by
-from prood.training.trainer import train
+from prood.training.trainer import held_back, images_to_choose_by, train
 
 __all__ = [
     "Recipe",

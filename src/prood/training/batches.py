@@ -12,11 +12,8 @@ from prood.errors import Mismatch
 from prood.methods import Batch
 from prood.training.options import TrainOptions
 
-# Streams of random numbers that must not repeat each other.
 INSIDE, OUTSIDE, NOISE = range(3)
-
-AHEAD_VALUES = 2**25
-"""At most so many pixel values are augmented together and wait on the GPU."""
+"""Streams of random numbers that must not repeat each other."""
 
 
 class Batches:
@@ -40,32 +37,26 @@ class Batches:
         if batch % processes.world_size():
             raise Mismatch(f"batch = {batch} must be a multiple of the {processes.world_size()} processes")
         if outside is not None and outside.shape != inside.shape:
-            raise Mismatch(
-                f"{inside.name} and {outside.name} have images of different shapes, {inside.shape} and {outside.shape}"
-                ": store the second in the shape of the first, or give a folder: of pictures, which are fitted"
-            )
-        self.seed, self.augment, self.noise, self.device = seed, augment, noise, device
-        self.batch = batch
+            fault = f"{outside.name} has images of shape {outside.shape}, but {inside.name} of shape {inside.shape}"
+            raise Mismatch(f"{fault}: store them in that shape, or give a folder: of pictures, which are fitted")
+        self.batch, self.seed, self.augment, self.noise, self.device = batch, seed, augment, noise, device
         on_gpu = device.type == "cuda"
         self.apply = augment.on_device if on_gpu else augment.apply
         if options.compile and on_gpu:
             self.apply = torch.compile(augment.on_device)
-        _, height, width = inside.shape
 
         def finish(uniform: Tensor) -> Tensor:
             draws = augment.choose(uniform)
-            return augment.plan(draws, height, width) if on_gpu else draws
+            return augment.plan(draws, *inside.shape[1:]) if on_gpu else draws
 
         self.draws = Ahead(self._uniform, device, finish)
         self.steps_per_epoch = len(inside) // batch
-        self.streams = [
-            stream(images, Order(len(images), batch, seed * 2 + number), device, workers=workers)
-            for number, images in ((INSIDE, inside), (OUTSIDE, outside))
-            if images is not None
-        ]
-        # On a GPU many small operations on one batch take as long as on many batches.
+        sets = {INSIDE: inside} | ({} if outside is None else {OUTSIDE: outside})
+        orders = {number: Order(len(images), batch, seed * 2 + number) for number, images in sets.items()}
+        self.streams = [stream(sets[number], orders[number], device, workers=workers) for number in sets]
+        # On a GPU many small operations on one batch take as long as on many: up to 2²⁵ pixel values wait there.
         values = math.prod(inside.shape) * batch * len(self.streams)
-        self.together = max(1, min(Ahead.steps // 4, AHEAD_VALUES // values)) if on_gpu else 1
+        self.together = max(1, min(Ahead.steps // 4, 2**25 // values)) if on_gpu else 1
         self.first = -1
         self.made: list[tuple[Batch, Batch | None]] = []
 
@@ -76,8 +67,8 @@ class Batches:
         if not self.noise:
             return batch_in, batch_out
         if batch_out is None:  # noise is for attacks: on the out-distribution, or on all there is
-            return replace(batch_in, noise=self._noise(step, batch_in.images)), None
-        return batch_in, replace(batch_out, noise=self._noise(step, batch_out.images))
+            return self._noisy(batch_in, step), None
+        return batch_in, self._noisy(batch_out, step)
 
     def _make(self, steps: range) -> list[tuple[Batch, Batch | None]]:
         """The batches of these steps. Both sets at once, as it is the number of operations that costs."""
@@ -93,14 +84,11 @@ class Batches:
 
     def _uniform(self, step: int) -> Tensor:
         """The random numbers of both sets' augmentation, the rows of this process."""
-        drawn = [
-            self.augment.uniform(self.batch, generator(self.seed, set, step), outside=set == OUTSIDE)
-            for set in range(len(self.streams))
-        ]
+        draw, sets = self.augment.uniform, range(len(self.streams))
+        drawn = [draw(self.batch, generator(self.seed, set, step), outside=set == OUTSIDE) for set in sets]
         return torch.cat([processes.own_rows(rows) for rows in drawn])
 
-    def _noise(self, step: int, like: Tensor) -> Tensor:
-        shape = (self.batch, *like.shape[1:])
+    def _noisy(self, batch: Batch, step: int) -> Batch:
         source = generator(self.seed, NOISE, step, device=self.device)
-        noise = torch.rand(shape, generator=source, device=self.device) * 2 - 1
-        return processes.own_rows(noise)
+        noise = torch.rand((self.batch, *batch.images.shape[1:]), generator=source, device=self.device) * 2 - 1
+        return replace(batch, noise=processes.own_rows(noise))

@@ -1,13 +1,14 @@
-"""Joint models: a discriminator from its run, held fixed, and a classifier from another, put together."""
+"""Joint models from parts that are trained: combined, or with the discriminator held fixed."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from prood.errors import BadValue, Mismatch, first_line
+from prood.errors import BadValue, Mismatch
 from prood.methods import Method
 from prood.models import Discriminator, Metadata, ProoD, load, save
+from prood.training.networks import answer
 from prood.training.run import Run
 
 
@@ -20,20 +21,9 @@ def combine(
         raise Mismatch(f"{classifier} holds a {type(f).__name__}: give a plain classifier to combine")
     g, about_g = _discriminator(discriminator)
     model = ProoD(f, g, shift).eval()
-    shape = g.image
-    try:
-        with torch.no_grad():
-            model(torch.full((1, *shape), 0.5))
-    except (RuntimeError, ValueError) as error:
-        fault = f"{classifier} does not take the images of {discriminator}, of shape {shape}"
-        raise Mismatch(f"{fault}: {first_line(error)}") from None
-    resolved: dict[str, Any] = {
-        "method": "combine",
-        "classifier_run": str(classifier),
-        "discriminator_run": str(discriminator),
-        "shift": shift,
-        "evaluate": evaluate_of_parts(about_f, about_g),
-    }
+    answer(model, torch.full((1, *g.image), 0.5), f"{classifier} does not take the images of {discriminator}")
+    parts = {"classifier_run": str(classifier), "discriminator_run": str(discriminator), "shift": shift}
+    resolved = {"method": "combine", **parts, "evaluate": evaluate_of_parts(about_f, about_g)}
     folder = Run(run)
     folder.open(resolved, resume=resume, at_once=True)
     facts: dict[str, Any] = {"classes": about_f.classes, "eps": about_g.eps, "inside": about_f.inside}
@@ -43,9 +33,8 @@ def combine(
 
 def evaluate_of_parts(classifier: Metadata, discriminator: Metadata) -> dict[str, Any]:
     """[evaluate] of a joint model: the classifier's, but for the method, as it is g that is certified."""
-    tables = [(about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator)]
-    rest = {key: value for key, value in tables[0].items() if key != "method"}
-    return rest | ({"method": tables[1]["method"]} if "method" in tables[1] else {})
+    of_f, of_g = ((about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator))
+    return {key: of_f[key] for key in of_f if key != "method"} | {key: of_g[key] for key in of_g if key == "method"}
 
 
 def frozen_discriminator(

@@ -1,24 +1,25 @@
-"""The training loop, written once for every objective."""
+"""The training loop, written once for every objective, and what it shows: a bar, and TensorBoard's event files."""
 
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import nn
 
 from prood import processes
 from prood.errors import Diverged
 from prood.methods import Objective
 from prood.methods.base import train_mode
-from prood.training.batch_norm import share_batch_norm, unshare_batch_norm
 from prood.training.batches import Batches
 from prood.training.options import TrainOptions
-from prood.training.progress import Display
 from prood.training.run import Run
-from prood.training.update import Update
+from prood.training.update import Update, shared_batch_norm
 
 REPORT_STEPS = 200  # at the latest after so many steps, and at the end of every epoch, the run is looked at
 
@@ -41,22 +42,21 @@ def fit(
     optimizer = options.make_optimizer(model)
     start = run.load_checkpoint(model, optimizer)
     last = max(1, round(options.epochs * batches.steps_per_epoch))
-    main = processes.is_main()
-    if main:
+    if main := processes.is_main():
         run.forget_after(start)
-    share_batch_norm(model)
     train_mode(model)
     update = Update(model, objective, optimizer, options, device)
 
     saved = time.monotonic()
     began = saved - (run.last_metrics() or {}).get("seconds", 0.0)
     complaint: str | None = None
-    with Display(console, title, run.folder, start=start, last=last, shown=main) as display, _tuned(on_gpu):
+    display = Display(console, title, run.folder, start=start, last=last, shown=main)
+    with display, _tuned(on_gpu), shared_batch_norm(model):
         for step in range(start, last):
             epoch = step / batches.steps_per_epoch
             rate = options.learning_rate(epoch)
             update(*batches(step), epoch, rate)
-            display.advance()
+            display.advance(display.task)
             done = step + 1
             within_epoch = done % batches.steps_per_epoch
             if within_epoch and within_epoch % REPORT_STEPS and done != last:
@@ -77,7 +77,6 @@ def fit(
                 if time.monotonic() - saved >= options.checkpoint_seconds and done != last:
                     run.save_checkpoint(model, optimizer, done)
                     saved = time.monotonic()
-    unshare_batch_norm(model)
     model.eval()
     if not all(parameter.isfinite().all() for parameter in update.trained):
         raise Diverged(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")
@@ -92,3 +91,36 @@ def _tuned(on_gpu: bool) -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+class Display(Progress):
+    """A bar with loss and time left on a terminal, and the same numbers for TensorBoard; silent if not `shown`."""
+
+    def __init__(self, console: Console, title: str, folder: Path, *, start: int, last: int, shown: bool) -> None:
+        counted = TextColumn("{task.completed}/{task.total} steps"), TextColumn("loss {task.fields[loss]}")
+        times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+        columns = TextColumn("{task.description:<14}"), BarColumn(), *counted, *times
+        super().__init__(*columns, console=console, disable=not (shown and console.is_terminal))
+        self.shown = shown
+        self.task = self.add_task(title, total=last, completed=start, loss="–")
+        self.writer: Any = None
+        if shown:
+            with suppress(ImportError):
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
+
+    def stop(self) -> None:
+        super().stop()
+        if self.writer is not None:
+            self.writer.close()
+
+    def report(self, step: int, values: dict[str, float]) -> None:
+        self.update(self.task, loss=f"{values['loss']:.4f}")
+        if self.writer is not None:
+            for name, value in values.items():
+                self.writer.add_scalar(name, value, step)
+
+    def say(self, text: str) -> None:
+        if self.shown:
+            self.console.print(text)

@@ -1,15 +1,24 @@
-"""The network that a run trains: made from the recipe's table, and tried out before a folder is claimed."""
+"""The network that a recipe asks for, tried out on an image before the training begins."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from prood.data import Images
 from prood.errors import BadValue, Mismatch, first_line
-from prood.methods.attack import deployed
+from prood.methods.base import deployed
 from prood.models import ProoD, score_of
 from prood.models.architectures import takes
 from prood.training.recipe import Recipe
-from prood.training.sets import class_names
+
+
+def class_names(inside: Images) -> list[str]:
+    """The set's own, or the numbers of its labels."""
+    if inside.labels is None:
+        raise Mismatch(f"{inside.name} has no labels: a classifier cannot be trained on it")
+    highest = int(inside.labels.max())
+    if highest >= 100_000:  # a mistake, before memory is asked for so many classes
+        raise BadValue(f"{inside.name} has a label {highest}: number the classes from 0, without gaps")
+    return list(inside.classes or map(str, range(highest + 1)))
 
 
 def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | None) -> nn.Module:
@@ -25,16 +34,13 @@ def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | 
     for key in ("mean", "std"):
         given = spec.get(key)
         if isinstance(given, list | tuple) and len(given) != channels:
-            raise BadValue(
-                f"networks.{recipe.network_table(method)}.{key} must have {channels} numbers, one for each channel of "
-                f"{inside.name}, not {len(given)}: change it, or leave it out"
-            )
+            name = f"networks.{recipe.network_table(method)}.{key}"
+            raise BadValue(f"{name} must have {channels} numbers, as {inside.name} has channels, not {len(given)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.options(method).seed)
         return declared.network(spec, inside, outside)
 
 
-@torch.no_grad()
 def try_out(model: nn.Module, recipe: Recipe, method: str, inside: Images, device: torch.device) -> None:
     """Show the model one grey image: does it take this shape, and has it an output for each class?"""
     declared, table = recipe.method(method), recipe.network_table(method)
@@ -44,17 +50,20 @@ def try_out(model: nn.Module, recipe: Recipe, method: str, inside: Images, devic
     image = torch.full((1, *inside.shape), 0.5, device=device)
     with deployed(model):
         for part, name in parts:
-            try:
-                output = part(image)
-            except (RuntimeError, ValueError) as error:
-                fault = f"{name} does not take images of {inside.name}, of shape {inside.shape}"
-                raise Mismatch(f"{fault}: {first_line(error)}") from None
-    if declared.kind != "discriminator" and output.shape[1] < (classes := len(class_names(inside))):
-        raise BadValue(
-            f"networks.{table}.classes = {output.shape[1]} is too few: {inside.name} has {classes}, leave it out"
-        )
-    if not isinstance(score_of(model), declared.score):
-        raise Mismatch(
-            f"method {method!r} detects by {declared.score.__name__}, its {type(model).__name__} by "
-            f"{type(score_of(model)).__name__}: change 'score' of {type(declared).__name__}, or its network"
-        )
+            output = answer(part, image, f"{name} does not take images of {inside.name}")
+    if declared.kind != "discriminator" and (given := output.shape[1]) < (classes := len(class_names(inside))):
+        raise BadValue(f"networks.{table}.classes = {given} is too few: {inside.name} has {classes}, leave it out")
+    found, meant = type(score_of(model)), declared.score
+    if not issubclass(found, meant):
+        fault = f"method {method!r} detects by {meant.__name__}, its {type(model).__name__} by {found.__name__}"
+        raise Mismatch(f"{fault}: change 'score' of {type(declared).__name__}, or its network")
+
+
+@torch.no_grad()
+def answer(model: nn.Module, image: Tensor, fault: str) -> Tensor:
+    """What the model makes of an image; `fault` says what is wrong if it takes none of this shape."""
+    try:
+        output: Tensor = model(image)
+    except (RuntimeError, ValueError) as error:
+        raise Mismatch(f"{fault}, of shape {tuple(image.shape[1:])}: {first_line(error)}") from None
+    return output

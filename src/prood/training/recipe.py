@@ -15,16 +15,15 @@ from prood.data import Augment
 from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
-from prood.methods.declaring import check, load_installed, option, required
-from prood.methods.modules import load_modules
-from prood.training.options import TrainOptions
-from prood.training.tables import checked, only, only_usual, pick, sub, value_of
+from prood.methods.declaring import Options, load_installed, load_modules, option, required
+from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
+_RECIPES: Any = resources.files("prood") / "recipes"
 _TABLES = ("data", "augment", "networks", "train", "joint", "evaluate")
 
 
 @dataclass(frozen=True)
-class DataTable:
+class DataTable(Options):
     """[data]: what is trained on; a name without a split means the split `train`."""
 
     inside: str = required("the in-distribution, an image set by name; without a split, its split 'train'")
@@ -32,21 +31,15 @@ class DataTable:
     limit: int = option(0, "images of each set to use, chosen by a fixed seed; 0 for all")
     held_back: int = option(0, "images of each set that are never trained on, chosen before the limit; 0 for none")
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True)
-class EvaluateTable:
+class EvaluateTable(Options):
     """[evaluate]: what `prood evaluate` does with a run of the recipe unless told otherwise; no split means `test`."""
 
     outside: tuple[str, ...] = option((), "test out-distributions; without a split, their split 'test'")
     eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for")
     limit: int = option(1000, "images of each out-distribution, chosen by the seed; 0 for all")
     method: Bound = option("best", "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,6 @@ class Recipe:
         return pick(TrainOptions, self._table(method))
 
     def method(self, name: str) -> Method:
-        """The method with its options."""
         return pick(declared(name), self._table(name))
 
     def network_table(self, method: str) -> str:
@@ -136,20 +128,16 @@ class Recipe:
         return self.train[method]
 
     def _document(self) -> dict[str, Any]:
-        networks = {"classifier": self.classifier, "discriminator": self.discriminator} | self.own_networks
-        return {
-            "modules": self.modules,
-            "data": asdict(self.data),
-            "augment": asdict(self.augment) | _copied(self.own_augment),
-            "networks": _copied(networks),
-            "train": _copied(self.train),
-            "joint": {"shift": self.shift},
-            "evaluate": asdict(self.evaluate) | _copied(self.own_evaluate),
-        }
+        """What `parse` would make it of again; a copy of all dictionaries, free to be changed."""
+        of = asdict(self)
+        networks = {key: of[key] for key in ("classifier", "discriminator")} | of["own_networks"]
+        document = {key: of[key] for key in ("modules", "data", "train")}
+        document |= {key: of[key] | of[f"own_{key}"] for key in ("augment", "evaluate")}
+        return document | {"networks": networks, "joint": {"shift": self.shift}}
 
 
 def recipe_names() -> list[str]:
-    return sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml"))
+    return sorted(item.name.removesuffix(".toml") for item in _RECIPES.iterdir() if item.name.endswith(".toml"))
 
 
 def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
@@ -158,7 +146,7 @@ def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
     `modules` declare methods of your own: files FILE.py, or modules that Python finds by name. Those that the recipe
     itself names, in its key `modules`, are imported too, from the folder that it lies in: all this runs their code.
     """
-    file = _folder() / f"{name}.toml"
+    file = _RECIPES / f"{name}.toml"
     source = file if file.is_file() else Path(name)
     if not source.is_file():
         raise NotFound(f"no recipe {name!r}: choose one of {', '.join(recipe_names())}, or give a .toml file")
@@ -168,8 +156,9 @@ def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a number of thousands of digits, too deep
         raise BadValue(f"recipe {name!r} is not valid TOML: {error}") from None
     load_modules(modules)
-    load_modules(_modules(document), Path(name).parent)
-    recipe = parse(document, Path(name).stem, _head(text))
+    load_modules(checked(document.get("modules", ()), tuple[str, ...], "modules"), Path(name).parent)
+    head = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    recipe = parse(document, Path(name).stem, " ".join(line.lstrip("# ").rstrip() for line in head))
     return replace(recipe, modules=tuple(dict.fromkeys((*recipe.modules, *modules))))
 
 
@@ -184,12 +173,13 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     )
     only(networks, ("classifier", "discriminator", *METHODS), "[networks]")
     only(joint, ("shift",), "[joint]")
-    named: list[tuple[str, dict[str, Any], type[Any]]]
-    named = [("data", data, DataTable), ("augment", augment, Augment), ("evaluate", evaluate, EvaluateTable)]
-    named += [(f"augment.{method}", table, Augment) for method, table in own_augment.items()]
-    named += [(f"evaluate.{method}", table, EvaluateTable) for method, table in own_evaluate.items()]
-    for word, table, kind in named:
-        only(table, (), f"[{word}]", kind)
+    only(data, (), "[data]", DataTable)
+    only(augment, (), "[augment]", Augment)
+    only(evaluate, (), "[evaluate]", EvaluateTable)
+    for method, table in own_augment.items():
+        only(table, (), f"[augment.{method}]", Augment)
+    for method, table in own_evaluate.items():
+        only(table, (), f"[evaluate.{method}]", EvaluateTable)
     for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
         if key not in table:
             raise BadValue(f"recipe {name!r} does not say which {key} to use")
@@ -205,7 +195,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         shift=checked(joint.get("shift", 0.0), float, "shift"),
         evaluate=pick(EvaluateTable, evaluate),
         own_evaluate=own_evaluate,
-        modules=_modules(document),
+        modules=checked(document.get("modules", ()), tuple[str, ...], "modules"),
         description=description,
     )
     for method in METHODS:
@@ -217,22 +207,3 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
             raise type(error)(f"[train.{method}]: {error}") from None
         only(table, (), f"[train.{method}]", TrainOptions, type(settings))
     return recipe
-
-
-def _modules(document: Mapping[str, Any]) -> tuple[str, ...]:
-    names: tuple[str, ...] = checked(document.get("modules", ()), tuple[str, ...], "modules")
-    return names
-
-
-def _copied(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: dict(table) for name, table in tables.items()}
-
-
-def _head(text: str) -> str:
-    """The comment that a recipe begins with, as one paragraph."""
-    lines = text.splitlines()
-    return " ".join(line.lstrip("# ").rstrip() for line in takewhile(lambda line: line.startswith("#"), lines))
-
-
-def _folder() -> Any:
-    return resources.files("prood") / "recipes"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +44,12 @@ class Run:
             if not resume:
                 advice = "choose another folder" if at_once else "continue it with --resume, or choose another folder"
                 raise AlreadyThere(f"{self.folder} holds a run already: {advice}")
-            before = _flat(json.loads(json.dumps(defaults or {})))
-            before |= _flat(self.settings())
-            now = _flat(json.loads(json.dumps(recipe)))
+            before, now = _flat(defaults or {}) | _flat(self.settings()), _flat(recipe)
             keys = sorted(key for key in before.keys() | now.keys() if not key.startswith(("evaluate.", "modules")))
             changed = [key for key in keys if not _same(key, before.get(key), now.get(key))]
             if changed:
-                raise Mismatch(
-                    f"{self.folder} was started with other settings ({', '.join(changed)}): "
-                    "resume with the same ones, or choose another folder"
-                )
+                fault = f"{self.folder} was started with other settings ({', '.join(changed)})"
+                raise Mismatch(f"{fault}: resume with the same ones, or choose another folder")
             for file in (self.model, self.recipe, self.metrics, self.checkpoint):  # others may be at work on results
                 for left_by_a_kill in self.folder.glob(f".{file.name}.*.part"):
                     left_by_a_kill.unlink(missing_ok=True)
@@ -65,22 +61,17 @@ class Run:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Keep other processes from training into the folder meanwhile."""
-        if self.folder.exists() and not self.folder.is_dir():
-            yield  # which `open` refuses
-            return
         busy = f"another process is training into {self.folder}: wait for it, or end it"
-        with locked(self.folder / "training", busy=busy):
+        refused = self.folder.exists() and not self.folder.is_dir()  # by `open`
+        with nullcontext() if refused else locked(self.folder / "training", busy=busy):
             yield
 
     def settings(self) -> dict[str, Any]:
-        """What recipe.json says."""
-        try:
+        with suppress(ValueError):
             found = json.loads(self.recipe.read_text(encoding="utf-8"))
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise Damaged(f"{self.recipe} is damaged: choose another folder, or remove this one")
-        return found
+            if isinstance(found, dict):
+                return found
+        raise Damaged(f"{self.recipe} is damaged: choose another folder, or remove this one")
 
     def log(self, record: dict[str, Any]) -> None:
         with self.metrics.open("a", encoding="utf-8") as file:
@@ -150,8 +141,9 @@ def _same(key: str, one: Any, other: Any) -> bool:
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under the names that --set gives them: train.lr."""
+    """Nested settings under the names that --set gives them, train.lr, with the values that JSON makes of them."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        own = {prefix + key: json.loads(json.dumps(value))}
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else own
     return flat

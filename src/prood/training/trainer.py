@@ -1,4 +1,4 @@
-"""Train a method by its recipe into a run's folder."""
+"""Train a method by its recipe, which stands for image sets and a network, into a run's folder; or combine two runs."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -7,28 +7,25 @@ from typing import Any, TypedDict, Unpack
 from rich.console import Console
 from torch import nn
 
-from prood import processes
-from prood.errors import Diverged
+from prood import data, processes
+from prood.data import Images, ImageSet
+from prood.errors import BadValue, Diverged
 from prood.methods import Objective
 from prood.models import ProoD, load, save
 from prood.training.batches import Batches
 from prood.training.joint import frozen_discriminator
 from prood.training.loop import fit
-from prood.training.networks import make_network, try_out
+from prood.training.networks import class_names, make_network, try_out
 from prood.training.recipe import Recipe
 from prood.training.run import Run
-from prood.training.sets import class_names, training_set
 
 
 class How(TypedDict, total=False):
     """How a run is carried out; nothing of this changes its weights."""
 
     resume: bool
-    """Continue the run that is in the folder, if there is one."""
     device: str | None
-    """By default a GPU if there is one, else the CPU."""
     workers: int | None
-    """Processes that read the images of a set that is too big for memory."""
     console: Console | None
 
 
@@ -61,14 +58,9 @@ def train(
         resolved |= {"discriminator_run": str(discriminator), "shift": shift}
         model = ProoD(model, frozen, shift)
     model.to(target)
+    augment = recipe.augment_for(method)
     batches = Batches(
-        inside,
-        outside,
-        options,
-        augment=recipe.augment_for(method),
-        noise=declared.needs_noise,
-        device=target,
-        workers=how.get("workers"),
+        inside, outside, options, augment=augment, noise=declared.needs_noise, device=target, workers=how.get("workers")
     )
     try_out(model, recipe, method, inside, target)
 
@@ -84,12 +76,9 @@ def train(
                 declared.prepare(model, batches)
             if isinstance(declared, Objective):
                 fit(model, declared, batches, options, folder, console=how.get("console") or Console(), title=method)
-            facts |= {
-                "classes": None if declared.kind == "discriminator" else class_names(inside),
-                "eps": getattr(declared, "eps", facts.get("eps")),
-                "inside": inside.name,
-                "data": used | facts.get("data", {}) | used,  # its own come first
-            }
+            classes = None if declared.kind == "discriminator" else class_names(inside)
+            facts |= {"classes": classes, "eps": getattr(declared, "eps", facts.get("eps")), "inside": inside.name}
+            facts |= {"data": used | facts.get("data", {}) | used}  # its own come first
             if processes.is_main():
                 save(model.eval(), folder.model, recipe=resolved, seed=options.seed, **facts)
                 folder.checkpoint.unlink(missing_ok=True)
@@ -98,3 +87,32 @@ def train(
     if metrics and isinstance(declared, Objective) and (complaint := declared.diagnose(metrics)):
         raise Diverged(f"{folder.folder} was trained to the end, but {complaint}")
     return model
+
+
+def held_back(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """The images of both training sets, inside and outside, that the recipe keeps from training.
+
+    They serve to choose a shift, a threshold or an epoch. Every method and every seed leaves the same ones out.
+    """
+    if not recipe.data.held_back:
+        raise BadValue(f"recipe {recipe.name!r} holds no images back: say how many with data.held_back, and train")
+    count = recipe.data.held_back  # the recipe's limit and seed have no say in which
+    _, inside = data.open_set(recipe.data.inside, split="train").divided(count, seed=0)
+    _, outside = data.open_set(recipe.data.outside, like=inside, split="train").divided(count, seed=0)
+    return inside.load(), outside.load()
+
+
+def images_to_choose_by(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """Inside and outside, for choices: what the recipe holds back from training, else the splits `validation`."""
+    if recipe.data.held_back:
+        return held_back(recipe)
+    inside = data.load(f"{recipe.data.inside.removesuffix(':train')}:validation")
+    return inside, data.load(f"{recipe.data.outside.removesuffix(':train')}:validation", like=inside)
+
+
+def training_set(name: str, recipe: Recipe, like: Images | None = None) -> Images:
+    """The set to train on, without what is held back, or the part of that which the recipe's limit leaves."""
+    found = data.open_set(name, like=like, split="train")
+    if recipe.data.held_back:
+        found, _ = found.divided(recipe.data.held_back, seed=0)
+    return found.subset(recipe.data.limit, seed=0) if recipe.data.limit else found

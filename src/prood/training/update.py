@@ -6,10 +6,13 @@ step is captured once as a CUDA graph and then replayed as a whole, on inputs th
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from prood import processes
 from prood.methods import Batch, Objective, Step
@@ -23,17 +26,11 @@ class Update:
     """Calling it makes one step; `means` tells what the objective logged since it was last asked."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        optimizer: torch.optim.Optimizer,
-        options: TrainOptions,
-        device: torch.device,
+        self, model: nn.Module, objective: Objective, optimizer: Optimizer, options: TrainOptions, device: torch.device
     ) -> None:
         self.model, self.optimizer, self.device = model, optimizer, device
         self.loss_of = torch.compile(objective) if options.compile else objective
-        self.compiles = options.compile
-        self.mixed = options.precision == "bfloat16"
+        self.options = options
         self.trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         # Gradients of several processes are averaged between backward pass and update, which is not captured.
         captures = options.compile and device.type == "cuda" and processes.world_size() == 1
@@ -49,19 +46,16 @@ class Update:
     def __call__(self, batch_in: Batch, batch_out: Batch | None, epoch: float, rate: float) -> None:
         self.epoch.fill_(epoch)
         for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+            group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
         self.count += 1
         if self.stream is None:
             self._run(batch_in, batch_out)
-            return
-        self._hold(batch_in, batch_out)
-        if self.graph is None:
-            self._prepare(self.stream)
         else:
-            self.graph.replay()
+            self._hold(batch_in, batch_out)
+            if self.graph is None:
+                self._prepare(self.stream)
+            else:
+                self.graph.replay()
 
     def _hold(self, batch_in: Batch, batch_out: Batch | None) -> None:
         """Copy the batches to where the captured step reads them."""
@@ -69,8 +63,8 @@ class Update:
             self.held = _held(batch_in), None if batch_out is None else _held(batch_out)
             return
         for batch, place in zip((batch_in, batch_out), self.held, strict=True):
-            if batch is not None and place is not None:
-                _copy(batch, place)
+            for name, part in _parts(batch):
+                getattr(place, name).copy_(part, non_blocking=True)
 
     def means(self) -> dict[str, float]:
         """The averages of the loss and of what the objective logged, since the last time. Waits for the device."""
@@ -81,8 +75,8 @@ class Update:
         return dict(zip(self.names, values.tolist(), strict=True))
 
     def _run(self, batch_in: Batch, batch_out: Batch | None) -> None:
-        compiler = _compiler() if self.compiles else nullcontext()
-        with compiler, torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+        compiler = _compiler() if self.options.compile else nullcontext()
+        with compiler, torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bfloat16"):
             loss, logs = self.loss_of(self.model, batch_in, batch_out, Step(self.epoch))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -124,10 +118,7 @@ def _compiler() -> Iterator[None]:
     import torch._dynamo.config as dynamo_config  # slow to import, and for this alone
     import torch._functorch.config as functorch_config
 
-    with (
-        functorch_config.patch(ban_recompute_used_far_apart=False),
-        dynamo_config.patch(recompile_limit=64),
-    ):
+    with functorch_config.patch(ban_recompute_used_far_apart=False), dynamo_config.patch(recompile_limit=64):
         yield
 
 
@@ -137,11 +128,55 @@ def _held(batch: Batch) -> Batch:
     return replace(batch, **{name: part.clone(memory_format=formats[part.ndim == 4]) for name, part in _parts(batch)})
 
 
-def _copy(batch: Batch, held: Batch) -> None:
-    for name, part in _parts(batch):
-        getattr(held, name).copy_(part, non_blocking=True)
+def _parts(batch: Batch | None) -> list[tuple[str, Tensor]]:
+    return [(name, part) for name, part in vars(batch).items() if part is not None] if batch is not None else []
 
 
-def _parts(batch: Batch) -> list[tuple[str, Tensor]]:
-    parts = [(item.name, getattr(batch, item.name)) for item in fields(batch)]
-    return [(name, part) for name, part in parts if part is not None]
+class _Mean(torch.autograd.Function):
+    """The mean over all processes, and of its gradients. torch.distributed.nn had one, which is deprecated."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        mean = value / processes.world_size()
+        dist.all_reduce(mean)
+        return mean
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _Mean.forward(ctx, gradient)
+
+
+class GlobalBatchNorm2d(nn.BatchNorm2d):
+    """Batch norm over all processes, which so train as one does. torch's SyncBatchNorm is the same, only on GPUs."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        # Like torch's: statistics of a bfloat16 batch are float32, and the variance is that of the centred values.
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        mean = _Mean.apply(x.mean((0, 2, 3)))  # type: ignore[no-untyped-call]
+        centred = x - mean[:, None, None]
+        variance = _Mean.apply(centred.square().mean((0, 2, 3)))  # type: ignore[no-untyped-call]
+        count = input.numel() // input.shape[1] * processes.world_size()
+        with torch.no_grad():
+            momentum = self.momentum or 0.0
+            self.num_batches_tracked += 1
+            self.running_mean.lerp_(mean, momentum)
+            self.running_var.lerp_(variance * count / (count - 1), momentum)
+        scale = (variance + self.eps).rsqrt() * self.weight
+        normalised: Tensor = centred * scale[:, None, None] + self.bias[:, None, None]
+        return normalised.to(input.dtype)
+
+
+@contextmanager
+def shared_batch_norm(model: nn.Module) -> Iterator[None]:
+    """Every BatchNorm2d of the model uses the statistics of all processes; parameters and names stay the same."""
+    layers = [layer for layer in model.modules() if type(layer) is nn.BatchNorm2d and processes.world_size() > 1]
+    for layer in layers:
+        layer.__class__ = GlobalBatchNorm2d
+    yield
+    for layer in layers:
+        layer.__class__ = nn.BatchNorm2d

@@ -13,7 +13,7 @@ from PIL import Image
 
 from prood.data import StoredSet
 from prood.data.formats.pictures import decode, fit
-from prood.data.public.packed import LmdbReader, _reading
+from prood.data.public.lsun import LmdbReader, _reading
 from prood.errors import BadValue, Damaged, MissingPackage, NotFound
 
 SHAPE = (3, 16, 16)

@@ -12,7 +12,7 @@ from PIL import Image
 from prood.data import find
 from prood.data.formats.pictures import decode, fit
 from prood.data.public.known import read_pictures
-from prood.data.public.packed import lsun_classroom
+from prood.data.public.lsun import lsun_classroom
 from prood.errors import Damaged
 
 TREES = [

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from prood.data import StoredSet, find, open_set
-from prood.data.public.packed import tiny_images
+from prood.data.public.tiny_images import tiny_images
 from prood.errors import Damaged, NotFound
 
 COUNT, BOUNDARY = 2600, 2400

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from prood.data import Reader
 from prood.data.public import packed
-from prood.data.public.packed import TinyImages, count_images, read_excluded
+from prood.data.public.tiny_images import TinyImages, count_images, read_excluded
 from prood.errors import Damaged, NotFound
 
 COUNT = 20

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from prood.errors import Damaged, ProodError
-from prood.evaluation.measured import FILE, read_measured
+from prood.evaluation.robustness import FILE, read_measured
 from prood.models import fingerprint, load
 from prood.report.experiments import perform, properties
 from prood.studies import Lab, making, read_published, study_of
@@ -73,7 +73,7 @@ def test_the_section_shows_marks_numbers_and_the_papers_ticks(stored):
 
 
 def test_nothing_is_measured_twice_and_all_outlives_the_models(here, stored, lab_in, tmp_path, monkeypatch):
-    monkeypatch.setattr("prood.evaluation.measured.far_away", None)
+    monkeypatch.setattr("prood.evaluation.robustness.far_away", None)
     assert as_json(properties.make(here)) == stored["content"]
     shutil.copytree(here.results, tmp_path / "results")
     gone = lab_in(tmp_path, training=False)

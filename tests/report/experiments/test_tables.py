@@ -10,7 +10,8 @@ from statistics import fmean, stdev
 import pytest
 
 from prood.report.experiments import EXPERIMENTS, perform, robust
-from prood.report.experiments.tables import FPR, MAIN, OTHERS, RADIUS, SEEDS, SEPARATE, SETS, radii, table
+from prood.report.experiments.rows import OTHERS, table
+from prood.report.experiments.tables import FPR, MAIN, RADIUS, SEEDS, SEPARATE, SETS, radii
 from prood.studies import Lab, read_published, study_of
 
 ROOT = Path(__file__).parents[3]

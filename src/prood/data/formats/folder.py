@@ -14,8 +14,9 @@ from PIL import Image
 from torch import Tensor
 
 from prood.data.formats.pictures import BILINEAR, crop, decode, fit, own_shape
-from prood.data.images import Shape, StoredSet, fingerprint
+from prood.data.images import Shape, fingerprint
 from prood.data.sources import file_source
+from prood.data.stored import StoredSet
 from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")

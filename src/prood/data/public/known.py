@@ -19,8 +19,9 @@ from prood.data.catalog import AGAIN, Download, Facts, Package, Public
 from prood.data.formats import reading
 from prood.data.formats.arrays import read_mat
 from prood.data.formats.folder import Tree, find_pictures, listed, subfolders
-from prood.data.images import Shape, StoredSet
+from prood.data.images import Shape
 from prood.data.sources import ReadPublic, public_source
+from prood.data.stored import StoredSet
 from prood.errors import Damaged
 
 _SHAPE = (3, 224, 224)

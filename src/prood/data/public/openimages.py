@@ -33,8 +33,9 @@ from prood.atomic import locked, write_text
 from prood.data.formats import reading
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED, DamagedPicture
-from prood.data.images import Shape, StoredSet, fingerprint
+from prood.data.images import Shape, fingerprint
 from prood.data.public.known import known
+from prood.data.stored import StoredSet
 from prood.errors import Damaged, NoAccess
 
 _CHUNK = 1024  # pictures between two notes of how far a build has come

@@ -1,10 +1,9 @@
 """Far away from all data: Theorem 1 on a given network, directions that it leaves out, and the search for them."""
 
 from prood.evaluation.asymptotics.adversary import SCHEDULES, Found, Stage, adversarial_directions, objective_of
-from prood.evaluation.asymptotics.directions import KINDS, Fates, fates, random_directions
-from prood.evaluation.asymptotics.far import ALPHAS, CURVE, Far, far_away, mean_confidence
+from prood.evaluation.asymptotics.far import ALPHAS, CURVE, KINDS, Far, far_away, mean_confidence, random_directions
 from prood.evaluation.asymptotics.study import Asymptotics, FarOptions, guarded, scale_wise_maximum, study, study_run
-from prood.evaluation.asymptotics.theorem import Condition, Theorem, check_theorem
+from prood.evaluation.asymptotics.theorem import Condition, Fates, Theorem, check_theorem, fates
 
 __all__ = [
     "ALPHAS",

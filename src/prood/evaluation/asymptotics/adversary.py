@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import BadValue, Diverged
-from prood.evaluation.asymptotics.directions import random_directions
+from prood.evaluation.asymptotics.far import random_directions
 from prood.models import ProoD, score_of
 
 Objective = Callable[[Tensor], Tensor]
@@ -68,12 +68,9 @@ def adversarial_directions(
     if not schedule:
         raise BadValue("a search for directions needs at least one stage")
     if isinstance(model, nn.Module):
-        model.to(device).eval()
-        model = objective_of(model)
+        model = objective_of(model.to(device).eval())
     points = random_directions(count, shape, "uniform", seed).to(device)
-    best, values = points, torch.empty(count)
-    flat = torch.zeros(count, dtype=torch.bool, device=device)
-    most = 0
+    best, most = points, 0
     for stage in schedule:
         points, values, flat, made = _climb(model, _onto(best, stage.radius), stage, unit)
         best, most = points, most + made
@@ -95,7 +92,6 @@ def _climb(objective: Objective, points: Tensor, stage: Stage, unit: bool) -> tu
     best = points.clone()
     top = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
     moving = torch.arange(len(points), device=points.device)
-    made = 0
     for made in range(stage.steps + 1):
         values, gradients = _ascent(objective, points[moving])
         better = values > top[moving]

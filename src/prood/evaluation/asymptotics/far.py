@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.data import ImageSet, generator
-from prood.errors import BadValue
+from prood.errors import BadValue, UnknownName
 from prood.evaluation.metrics import auc
 from prood.models import Discriminator, Score, score_of
 
@@ -16,6 +16,8 @@ ALPHAS = (0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0)
 CURVE = tuple(float(f"{10 ** (exponent / 4 - 1):.3g}") for exponent in range(25))
 """25 distances from 0.1 to 100,000, evenly on a logarithmic scale: for a figure."""
 TRAJECTORIES = 100
+KINDS = ("uniform", "gaussian")
+"""Uniform in [−0.5, 0.5]^d as in the paper's appendix, or Gaussian: no axis is preferred."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,9 @@ def far_away(
     here = torch.cat([score(inside.floats(part).to(device)).double() for part in rows]).cpu()
     classes = None if score.logits(images[:1]) is None else score.model(images[:1]).shape[1]
     places = [images + alpha * directions for alpha in alphas]
-    return Far(
-        tuple(map(float, alphas)),
-        len(images),
-        tuple(auc(here, score(points).double().cpu()) for points in places),
-        tuple(confidence(score.model, points).mean().item() for points in places) if classes else None,
-        classes,
-    )
+    apart = tuple(auc(here, score(points).double().cpu()) for points in places)
+    sure = tuple(confidence(score.model, points).mean().item() for points in places) if classes else None
+    return Far(tuple(map(float, alphas)), len(images), apart, sure, classes)
 
 
 @torch.no_grad()
@@ -95,4 +93,15 @@ def _trajectories(
     score.model.to(device).eval()
     chosen = outside.subset(count, seed)
     images = chosen.floats(range(len(chosen))).to(device)
-    return images, (torch.rand(images.shape, generator=generator(seed, 0, 0)) - 0.5).to(device)
+    return images, random_directions(len(images), images.shape[1:], seed=seed).to(device)
+
+
+def random_directions(count: int, shape: tuple[int, ...], kind: str = "uniform", seed: int = 0) -> Tensor:
+    """So many random directions for images of this shape; float32, the same for the same seed."""
+    if kind not in KINDS:
+        raise UnknownName(f"unknown kind of directions {kind!r}: choose one of {', '.join(KINDS)}")
+    if count < 1:
+        raise BadValue(f"at least one direction is needed, not {count}")
+    random = generator(seed, 0, 0)
+    size = (count, *shape)
+    return torch.rand(size, generator=random) - 0.5 if kind == "uniform" else torch.randn(size, generator=random)

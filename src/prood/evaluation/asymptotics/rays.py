@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ from prood.errors import Unsupported
 
 UNIT = 2.0**-53
 """The unit roundoff of float64, in which rays are followed."""
+Product = Callable[[Tensor, Tensor], Tensor]
+Follow = Callable[[Any, "Ray"], "Ray"]
 
 
 @dataclass(frozen=True)
@@ -42,17 +45,15 @@ class Ray:
         slope = direction.double()
         return cls(slope, torch.zeros_like(slope), start.double().expand_as(slope), slope.new_zeros(len(slope)))
 
-    def linear(self, product: Callable[[Tensor, bool], Tensor], terms: int, bias: Tensor | None = None) -> Ray:
-        """Behind W·(…) + b, where product(x, False) is W·x and product(x, True) is |W|·x, sums of so many terms.
+    def linear(self, product: Product, weight: Tensor, terms: int, bias: Tensor | None = None) -> Ray:
+        """Behind W·(…) + b, where product(x, W) is W·x, with sums of so many terms.
 
         |ŝ − s| ≤ |W|·(error + γ·|slope|) with γ = (terms + 8)·u, made larger by what computing it may round.
         """
         gamma = (terms + 8) * UNIT
-        error = product(self.error + gamma * self.slope.abs(), True) * (1 + 4 * gamma)
-        offset = product(self.offset, False)
-        return replace(
-            self, slope=product(self.slope, False), error=error, offset=offset if bias is None else offset + bias
-        )
+        error = product(self.error + gamma * self.slope.abs(), weight.abs()) * (1 + 4 * gamma)
+        slope, offset = product(self.slope, weight), product(self.offset, weight)
+        return Ray(slope, error, offset if bias is None else offset + bias, self.beyond)
 
     def rectified(self, leak: float = 0.0) -> Ray:
         """Behind a ReLU, or a leaky one. As ReLU(s) changes by no more than s does, the error does not grow."""
@@ -68,25 +69,12 @@ class Ray:
         return Ray(change(self.slope), change(self.error), change(self.offset), self.beyond)
 
 
-Follow = Callable[[Any, Ray], Ray]
-_RULES: dict[type[nn.Module], Follow] = {}
-R = TypeVar("R", bound=Follow)
-
-
-def _follows(*layers: type[nn.Module]) -> Callable[[R], R]:
-    def decorate(rule: R) -> R:
-        _RULES.update(dict.fromkeys(layers, rule))
-        return rule
-
-    return decorate
-
-
 def refusal(layer: nn.Module) -> str:
     """Why the far-away piece of this layer is not known; empty if it is."""
     name = type(layer).__name__
     if layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer):
         return f"{name} has hooks or a patched forward()"
-    if not any(cls in _RULES and cls.forward is type(layer).forward for cls in type(layer).__mro__):
+    if _rule(layer) is None:
         return f"{name} is not known to be piecewise linear"
     if layer.training and isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.Dropout | nn.Dropout2d):
         return f"{name} is in training mode"
@@ -101,25 +89,24 @@ def refusal(layer: nn.Module) -> str:
 
 def follow(layer: nn.Module, ray: Ray) -> Ray:
     """The rays behind a layer or a network of layers that `refusal` has nothing against."""
-    reason = refusal(layer)
-    if reason:
+    reason, rule = refusal(layer), _rule(layer)
+    if reason or rule is None:
         raise Unsupported(f"cannot follow a network to infinity: {reason}")
-    rule = next(_RULES[cls] for cls in type(layer).__mro__ if cls in _RULES and cls.forward is type(layer).forward)
     return rule(layer, ray)
 
 
-def _exact(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.detach().double()
+def _rule(layer: nn.Module) -> Follow | None:
+    """That of its class, or of one that it derives from without another forward()."""
+    kinds = (kind for kind in type(layer).__mro__ if kind in _RULES and kind.forward is type(layer).forward)
+    return next((_RULES[kind] for kind in kinds), None)
 
 
-@_follows(nn.Sequential)
 def _sequential(layer: nn.Sequential, ray: Ray) -> Ray:
     for child in layer:
         ray = follow(child, ray)
     return ray
 
 
-@_follows(Residual)
 def _residual(layer: Residual, ray: Ray) -> Ray:
     one, other = follow(layer.body, ray), follow(layer.shortcut, ray)
     slope = one.slope + other.slope
@@ -127,37 +114,30 @@ def _residual(layer: Residual, ray: Ray) -> Ray:
     return Ray(slope, error, one.offset + other.offset, torch.maximum(one.beyond, other.beyond))
 
 
-@_follows(nn.Linear, BlockedLinear, NegativeLinear)
 def _linear(layer: nn.Linear, ray: Ray) -> Ray:
     """−exp(h) of a NegativeLinear is what the network itself computes, in its own precision."""
-    weight, bias = layer.weight.detach().double(), _exact(layer.bias)
-    return ray.linear(lambda x, absolute: F.linear(x, weight.abs() if absolute else weight), layer.in_features, bias)
+    bias = None if layer.bias is None else layer.bias.detach().double()
+    return ray.linear(F.linear, layer.weight.detach().double(), layer.in_features, bias)
 
 
-@_follows(nn.Conv2d)
 def _convolution(layer: nn.Conv2d, ray: Ray) -> Ray:
-    weight, bias = layer.weight.detach().double(), _exact(layer.bias)
-
-    def product(x: Tensor, absolute: bool) -> Tensor:
-        values = weight.abs() if absolute else weight
-        padding: Any = layer.padding
-        return F.conv2d(x, values, None, layer.stride, padding, layer.dilation, layer.groups)
-
-    return ray.linear(product, weight[0].numel(), None if bias is None else bias[:, None, None])
+    weight = layer.weight.detach().double()
+    bias = None if layer.bias is None else layer.bias.detach().double()[:, None, None]
+    product = partial(
+        F.conv2d, stride=layer.stride, padding=layer.padding, dilation=layer.dilation, groups=layer.groups
+    )
+    return ray.linear(product, weight, weight[0].numel(), bias)
 
 
-@_follows(nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 def _average(layer: nn.Module, ray: Ray) -> Ray:
-    return ray.linear(lambda x, _: layer(x), math.prod(ray.slope.shape[2:]))
+    equal = torch.ones((), device=ray.slope.device)
+    return ray.linear(lambda x, _: layer(x), equal, math.prod(ray.slope.shape[2:]))
 
 
-@_follows(Normalise)
 def _normalise(layer: Normalise, ray: Ray) -> Ray:
-    scale, shift = 1 / layer.std.double(), -layer.mean.double() / layer.std.double()
-    return ray.linear(lambda x, _: x * scale, 1, shift)
+    return ray.linear(torch.mul, 1 / layer.std.double(), 1, -layer.mean.double() / layer.std.double())
 
 
-@_follows(nn.BatchNorm1d, nn.BatchNorm2d)
 def _batch_norm(layer: nn.BatchNorm2d, ray: Ray) -> Ray:
     """What it makes of 0 is its offset, with or without weights of its own."""
     exact = copy.deepcopy(layer).double()
@@ -165,20 +145,18 @@ def _batch_norm(layer: nn.BatchNorm2d, ray: Ray) -> Ray:
     bias = exact(torch.zeros(shape, dtype=torch.float64, device=ray.slope.device))
     assert layer.running_var is not None
     scale = (layer.running_var.double() + layer.eps).rsqrt() * (exact.weight if layer.affine else 1.0)
-    scale = scale.view(shape)
-    return ray.linear(lambda x, absolute: x * (scale.abs() if absolute else scale), 1, bias)
+    return ray.linear(torch.mul, scale.view(shape), 1, bias)
 
 
-@_follows(nn.ReLU)
-def _relu(layer: nn.ReLU, ray: Ray) -> Ray:
-    return ray.rectified()
-
-
-@_follows(nn.LeakyReLU)
-def _leaky(layer: nn.LeakyReLU, ray: Ray) -> Ray:
-    return ray.rectified(layer.negative_slope)
-
-
-@_follows(nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d)
-def _reshape(layer: nn.Module, ray: Ray) -> Ray:
-    return ray.reshaped(layer)
+_RULES: dict[type[nn.Module], Follow] = {
+    nn.Sequential: _sequential,
+    Residual: _residual,
+    **dict.fromkeys((nn.Linear, BlockedLinear, NegativeLinear), _linear),
+    nn.Conv2d: _convolution,
+    **dict.fromkeys((nn.AvgPool2d, nn.AdaptiveAvgPool2d), _average),
+    Normalise: _normalise,
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d), _batch_norm),
+    nn.ReLU: lambda layer, ray: ray.rectified(),
+    nn.LeakyReLU: lambda layer, ray: ray.rectified(layer.negative_slope),
+    **dict.fromkeys((nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d), lambda layer, ray: ray.reshaped(layer)),
+}

@@ -13,9 +13,8 @@ from prood import data, processes
 from prood.data import ImageSet
 from prood.errors import BadValue, Mismatch, UnknownName, Unsupported
 from prood.evaluation.asymptotics.adversary import FAR, SCHEDULES, Stage, adversarial_directions
-from prood.evaluation.asymptotics.directions import KINDS, fates, random_directions
-from prood.evaluation.asymptotics.far import CURVE, confidence, far_away, mean_confidence
-from prood.evaluation.asymptotics.theorem import Theorem, check_theorem, layers_of
+from prood.evaluation.asymptotics.far import CURVE, KINDS, confidence, far_away, mean_confidence, random_directions
+from prood.evaluation.asymptotics.theorem import Theorem, check_theorem, fates, layers_of
 from prood.models import Discriminator, ProoD, load
 
 
@@ -63,10 +62,7 @@ def study(
     options: FarOptions | None = None,
     **more: Any,
 ) -> Asymptotics:
-    """Check the theorem, follow random directions to infinity, and search for directions that stay.
-
-    `more` are fields of the `options`.
-    """
+    """Check the theorem, follow random directions to infinity, seek some that stay; `more` are fields of `options`."""
     how = replace(options or FarOptions(), **more)
     model.to(how.device).eval()
     follows = isinstance(model, Discriminator | ProoD) and layers_of(model) is not None

@@ -1,16 +1,18 @@
-"""Theorem 1 of the paper, checked on a given network: does g fall without limit far away from all data?
+"""Theorem 1 of the paper, checked on a given network: does g fall without limit far away from all data, and where?
 
 For g = W·relu(body(x)) + b with a piecewise linear body and W < 0, g(x + α·d) → −∞, and the confidence of the joint
 model goes to 1/K, in every direction d in which some last hidden unit keeps growing (Ux ≠ 0 in the paper's words).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from prood.bounds import NegativeLinear
-from prood.evaluation.asymptotics.rays import refusal
+from prood.errors import BadValue, Unsupported
+from prood.evaluation.asymptotics.rays import UNIT, Ray, follow, refusal
 from prood.models import Discriminator, ProoD
 
 EVERY = "every direction"
@@ -139,3 +141,64 @@ def _guard(weight: float) -> Condition:
     enough = weight >= torch.finfo(torch.float32).tiny
     reason = f"takes {weight:g} times the distance to [0, 1]^d from g" if enough else f"{weight:g} rounds to zero"
     return Condition("guard", enough, reason)
+
+
+@dataclass(frozen=True)
+class Fates:
+    """What becomes of g(x + α·d) as α → ∞, an entry for each direction; float64.
+
+    It falls by `rate` per unit of α (d as given). If it `decays`, it falls without limit; if it `stays`, it comes to
+    rest at `limit`; if it `grows`, the network is none of Theorem 1. None of them: the rate is too close to zero for
+    float64 to say. g is affine for α ≥ `beyond`.
+    """
+
+    decays: Tensor
+    stays: Tensor
+    grows: Tensor
+    rate: Tensor
+    limit: Tensor
+    beyond: Tensor
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and extremes, JSON-able: rates of those that decay, limits of those that stay."""
+        rates, limits = self.rate[self.decays], self.limit[self.stays]
+        return {
+            "directions": len(self.rate),
+            **{name: int(getattr(self, name).sum()) for name in ("decays", "stays", "grows")},
+            "undecided": int((~self.decays & ~self.stays & ~self.grows).sum()),
+            "smallest_rate": rates.min().item() if len(rates) else None,
+            "largest_limit": limits.max().item() if len(limits) else None,
+        }
+
+
+@torch.no_grad()
+def fates(model: nn.Module, directions: Tensor, start: Tensor | None = None, *, rows: int = 64) -> Fates:
+    """Follow x + α·d for each direction d to infinity; x is the origin, or `start`: one image, or one a direction.
+
+    Theorem 1 of the paper: with the last hidden units at α·Ud + v there, g = α·⟨W, Ud⟩ + ⟨W, v⟩ + b, and as W < 0 and
+    Ud ≥ 0 it falls iff Ud ≠ 0, wherever the ray starts. Decided in float64 with a running bound of the rounding errors
+    (`rays.Ray`): a verdict is one about the network with exactly these weights in exact arithmetic.
+    """
+    layers = layers_of(model)
+    if layers is None:
+        raise Unsupported(f"cannot follow a {type(model).__name__} to infinity: it is no row of layers")
+    if directions.ndim < 2 or not len(directions) or not directions.isfinite().all():
+        raise BadValue("directions are a non-empty batch of finite numbers")
+    if (directions == 0).flatten(1).all(1).any():
+        raise BadValue("a direction is zero: it leads nowhere")
+    origin = torch.zeros_like(directions[:1]) if start is None else start
+    starts, guard, parts = origin.expand_as(directions), guard_of(model), []
+    for x, d in zip(torch.split(starts, rows), torch.split(directions, rows), strict=True):
+        g = follow(nn.Sequential(*layers), Ray.of(x, d))
+        slope, error = g.slope.flatten(1).sum(1), g.error.flatten(1).sum(1)
+        limit, beyond = g.offset.flatten(1).sum(1), g.beyond
+        if guard:
+            # Far out each pixel with d ≠ 0 is outside [0, 1], and adds |d| per unit of α.
+            steps = guard * d.double().abs().flatten(1).sum(1)
+            slope, error = slope - steps, error + d[0].numel() * UNIT * (steps + slope.abs())
+            leaves = torch.where(d == 0, 0.0, ((d > 0).double() - x.double()) / d.double()).flatten(1).amax(1)
+            beyond = torch.maximum(beyond, leaves)
+        decays, grows, stays = slope + error < 0, slope - error > 0, (slope == 0) & (error == 0)
+        limit = torch.where(stays, limit, torch.where(decays, -torch.inf, torch.where(grows, torch.inf, torch.nan)))
+        parts.append((decays, stays, grows, 0.0 - slope, limit, beyond))
+    return Fates(*(torch.cat(values) for values in zip(*parts, strict=True)))

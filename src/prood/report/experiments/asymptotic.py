@@ -7,11 +7,19 @@ import torch
 from torch import nn
 
 from prood import processes
-from prood.evaluation.asymptotics.adversary import SCHEDULES, adversarial_directions
-from prood.evaluation.asymptotics.directions import KINDS, fates, random_directions
-from prood.evaluation.asymptotics.far import CURVE, TRAJECTORIES, mean_confidence
-from prood.evaluation.asymptotics.study import guarded, scale_wise_maximum
-from prood.evaluation.asymptotics.theorem import check_theorem
+from prood.evaluation.asymptotics import (
+    CURVE,
+    KINDS,
+    SCHEDULES,
+    adversarial_directions,
+    check_theorem,
+    fates,
+    guarded,
+    mean_confidence,
+    random_directions,
+    scale_wise_maximum,
+)
+from prood.evaluation.asymptotics.far import TRAJECTORIES
 from prood.evaluation.words import set_name
 from prood.models import Discriminator, ProoD, load
 from prood.report import far

@@ -8,7 +8,7 @@ from prood import processes
 from prood.evaluation.robustness import robust_accuracy
 from prood.evaluation.words import percent, radius_text
 from prood.models import load, score_of
-from prood.report.experiments import tables
+from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import escaped
 from prood.studies.lab import Lab
@@ -20,7 +20,7 @@ PAPERS_ACCURACY = {"cifar10": "58.5% at ε = 8/255 for both, of an adversarially
 
 def make(lab: Lab) -> Content:
     """What was measured of the same weights before is taken over: it outlives the models, and attacks take the time."""
-    content = tables.table(lab, [node for node in lab.study.rows.values() if node.table == "robust"])
+    content = rows.table(lab, [node for node in lab.study.rows.values() if node.table == "robust"])
     found = _before(lab)
     asked: dict[str, Any] = {"attacks": lab.study.attacks or "fast", "limit": 2 * lab.study.attacked}
     here = lab.training is not False and all(lab.has(run) for run in RUNS)
@@ -88,7 +88,7 @@ def _robustness(lab: Lab, attacks: str, limit: int) -> dict[str, Any]:
 
 
 def section(content: Content) -> str:
-    told = [tables.section(content, others=("Robust", "Robust-ProoD"))]
+    told = [rows.section(content, others=("Robust", "Robust-ProoD"))]
     if found := content["robustness"]:
         titles = {row["run"]: row["title"] for row in content["rows"]}
         values = ", ".join(f"{titles[run]} {percent(value)}" for run, value in found["robust_accuracy"].items())

@@ -1,21 +1,14 @@
 """The paper's tables of models: rows of what is published of each, with the paper's rows among them."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
-from prood.evaluation.words import METRICS, Kind, radius_text, set_name
+from prood.evaluation.words import set_name
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.formats import escaped, markdown_table, model_name, model_row
-from prood.studies import Group
+from prood.report.experiments.rows import section, table
+from prood.report.formats import escaped
 from prood.studies.graph import Node
 from prood.studies.lab import Lab
-from prood.studies.published import method_of
-from prood.studies.rows import Statistic, paper_rows
 
-HEADINGS = METRICS["auc"] | METRICS["fpr"]
-OTHERS = ("Plain", "OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD")
-"""The models of the paper's tables."""
 FACTORS = (1 / 3, 2 / 3, 4 / 3)  # of the radius that is trained for, where the recipe names no other
 ADDITIONAL = ("places365", "textures", "uniform")
 SEVERAL = ("oe", "discriminator", "prood")  # what is trained for error bars where that takes minutes
@@ -30,111 +23,6 @@ def shown(lab: Lab, *, robust: bool = False) -> list[Node]:
     return [
         one for one in nodes if lab.study.gpu or not one.baseline or lab.has(one.name) or lab.file(one.name).is_file()
     ]
-
-
-def table(
-    lab: Lab,
-    nodes: Sequence[Node],
-    *,
-    eps: float | None = None,
-    kind: Kind = "auc",
-    seeds: Sequence[int | None] = (0,),
-    sets: Sequence[str] = (),
-    attack: bool = True,
-) -> Content:
-    """The nodes as rows, means over the seeds; by default at the radius that they were trained for, on all sets."""
-    eps = lab.eps if eps is None else eps
-    radii = () if eps in lab.recipe.evaluate.eps else (eps,)
-    groups: dict[str, Group] = {}
-    for node in nodes:
-        found = [lab.published(node.name, seed, eps=radii, attack=attack) for seed in seeds]
-        if there := tuple(one for one in found if one is not None):
-            groups[node.name] = Group(there)
-    if missing := [node.label for node in nodes if node.name not in groups]:
-        of = f" with seed {seeds[0]}" if len(seeds) == 1 else ""
-        lab.notes.append(f"Not here{of}, neither published nor trained: {'; '.join(missing)}.")
-    names = list(sets) or [set_name(name) for name in lab.recipe.evaluate.outside]
-    return {
-        "inside": set_name(lab.inside_name),
-        "outside": lab.against,
-        "eps": eps,
-        "metrics": list(METRICS[kind]),
-        "sets": names,
-        "rows": [_row(run, group, names, eps, kind) for run, group in groups.items()],
-        "certified": _counts(groups.values(), names, eps, "gauc"),
-        "attacked": _counts(groups.values(), names, eps, "aauc"),
-    }
-
-
-def _row(run: str, group: Group, sets: Sequence[str], eps: float, kind: Kind) -> dict[str, Any]:
-    cells = {name: {one: _numbers(group.statistic(one, name, eps)) for one in METRICS[kind]} for name in sets}
-    seeds = [member.seed for member in group.members]
-    facts = {"run": run, "title": group.title, "shifts": group.shifts, "seeds": seeds}
-    return facts | {"accuracy": _numbers(group.accuracy()), "sets": cells}
-
-
-def _numbers(statistic: Statistic | None) -> list[float | None] | None:
-    """Mean and deviation, six digits of each, and of several seeds how many."""
-    if statistic is None:
-        return None
-    pair = [None if value is None else float(f"{value:.6g}") for value in (statistic.mean, statistic.deviation)]
-    return pair if statistic.deviation is None else [*pair, statistic.count]
-
-
-def _counts(groups: Collection[Group], sets: Sequence[str], eps: float, metric: str) -> list[str]:
-    """How many images of a set were certified, and by which method; or attacked, and by which preset."""
-    found = [one for group in groups for name in sets for one in group.used(metric, name, eps)]
-    words = ((one.images, method_of(one) if metric == "gauc" else one.attacks) for one in found)
-    return [f"{images:,} images ({word})" for images, word in sorted(set(words), reverse=True)]
-
-
-class Stored:
-    """A row of a content, with the numbers of `Group`."""
-
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.row = row
-
-    def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
-        found = self.row["sets"].get(outside, {}).get(metric)
-        return None if found is None else Statistic(*found)
-
-    def accuracy(self) -> Statistic | None:
-        return None if self.row["accuracy"] is None else Statistic(*self.row["accuracy"])
-
-
-def section(content: Content, *, others: Collection[str] = OTHERS, runs: int = 1, like: str | None = None) -> str:
-    """Our rows, each with the paper's of the same model below it, then those of `others` that only the paper has.
-
-    The paper's rows are those of models that it trained `runs` times, against what our training out-distribution stands
-    for. With `like` that one stands for ours, also as a column.
-    """
-    metrics, eps, sets, outside = (content[key] for key in ("metrics", "eps", "sets", "outside"))
-    named = [like if like and name == outside else name for name in sets]
-    found = paper_rows(content["inside"], like or outside, eps, metrics)
-    # The first of a title counts.
-    papers = {row.title: row for row in reversed(found) if row.table["runs"] == runs and {*named} & row.values.keys()}
-    titles = [ours["title"].partition(",")[0] for ours in content["rows"]]  # without ', linear bound', as the paper's
-    lines = [["model", "Acc", *map(escaped, sets)]]
-    for ours, title in zip(content["rows"], titles, strict=True):
-        count = len(ours["seeds"])
-        name = model_name(ours["title"], ours["shifts"], count)
-        lines.append(model_row(name, Stored(ours), sets, metrics, eps, count))
-        if row := papers.get(title):
-            lines.append(model_row(f"↳ *{row.name}*", row, named, metrics, eps))
-    for title, row in reversed(papers.items()):
-        if title in {*others} - {*titles}:
-            lines.append(model_row(f"{title}, *{row.name}*", row, named, metrics, eps))
-    return f"{_caption(content)}\n\n{markdown_table(lines)}"
-
-
-def _caption(content: Content) -> str:
-    names = " / ".join(HEADINGS[metric] for metric in content["metrics"])
-    seeds = {seed for row in content["rows"] for seed in row["seeds"]}
-    of = f", seed {min(seeds)}" if len(seeds) == 1 else ""
-    words = [f"{names}, ε = {radius_text(content['eps'])}, trained against {escaped(content['outside'])}{of}."]
-    words += [f"Certified: {' and '.join(content['certified'])} of a set."] if content["certified"] else []
-    attacked = f"Attacked: {' and '.join(content['attacked'])} of a set." if content["attacked"] else "Not attacked."
-    return " ".join([*words, attacked])
 
 
 def radii(lab: Lab) -> list[float]:

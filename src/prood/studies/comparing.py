@@ -1,61 +1,18 @@
-"""Whole studies: the quickstart, the paper's models on CIFAR, and all methods on the same data, judged."""
+"""Every method on one recipe, side by side: trained, evaluated and judged by the rules of the paper's first table."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from prood.errors import UnknownName
-from prood.evaluation import Results, read_results
-from prood.evaluation.measured import measured
+from prood.evaluation import Results
+from prood.evaluation.robustness import measured
 from prood.studies import making
 from prood.studies.graph import ATTACK, Node, Study
-from prood.studies.known import NEAR, REFERENCES, digits, fast
+from prood.studies.known import REFERENCES
 from prood.studies.lab import Lab
 from prood.studies.properties import MEANS, RULES, Profile, judged
-from prood.training import Recipe, Run
-
-
-def quickstart(
-    out: Path | str, *, recipe: Recipe | None = None, seed: int | None = None, console: Console | None = None
-) -> Results:
-    """Train Plain, OE, the discriminator and ProoD, combine ProoD-S, evaluate all, and write results.json.
-
-    What is already in the folder is continued, so that an interrupted quickstart loses nothing.
-    """
-    began = time.monotonic()
-    study = digits(recipe)
-    lab = Lab(study, Path(out), seeds=(seed,), home=seed, console=console or Console())
-    lab.carry_out([node.name for node in study.nodes])
-    seconds = round(time.monotonic() - began, 1)
-    facts = {"shift": lab.recipe.shift, "near": list(NEAR), "seconds": seconds}
-    results = replace(read_results(lab.folder) or Results(), facts=facts)
-    results.save(lab.folder)
-    return results
-
-
-def reproduce(lab: Lab, models: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
-    """Train, choose the shifts, certify, attack and publish all models but the baselines, or these; their names.
-
-    Baselines come with the tables that show them. `jobs` tasks are carried out at a time, each in a process of its own.
-    """
-    known = [node.name for node in lab.study.nodes if node.measures and not node.baseline]
-    if unknown := [name for name in models if name not in known]:
-        raise UnknownName(f"there is no model {unknown[0]!r} to reproduce: choose among {', '.join(known)}")
-    wanted = [name for name in known if not models or name in models]
-    lab.carry_out(wanted, jobs=jobs, publish=True)
-    return wanted
-
-
-def run_fast(lab: Lab) -> list[Results]:
-    """The discriminator and the joint model by shorter schedules, and what is proved about the latter, by seed."""
-    lab = replace(lab, study=fast(lab.study))
-    joint = lab.study.headline.name
-    lab.carry_out([joint])
-    return [read_results(lab.place(joint, seed)) or Results() for seed in lab.seeds]
+from prood.training import Run
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,19 @@
-"""A recipe with what every key means; most keys are fields of dataclasses, which say so themselves."""
+"""A recipe with what every key means, and what a run's folder or a model's file says about itself."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from prood.errors import NotFound
 from prood.methods import METHODS
 from prood.methods.declaring import meanings
+from prood.models import Discriminator, ProoD, load, model_path
 from prood.training.options import TrainOptions
 from prood.training.recipe import DataTable, EvaluateTable, Recipe
+from prood.training.run import Run
 
 AUGMENT = {
     "pad": "pad by so many pixels and crop at random",
@@ -55,11 +60,7 @@ def _table(name: str, values: Mapping[str, Any], help: Mapping[str, str]) -> lis
     # TOML has no None: such a key is shown as a comment.
     lines = [f"{key} = {_toml(value)}" if value is not None else f"# {key}" for key, value in values.items()]
     width = min(40, max(map(len, lines)))
-    return [
-        "",
-        f"[{name}]",
-        *(f"{line:<{width}}  # {help[key]}" for key, line in zip(values, lines, strict=True)),
-    ]
+    return ["", f"[{name}]", *(f"{line:<{width}}  # {help[key]}" for key, line in zip(values, lines, strict=True))]
 
 
 def _toml(value: Any) -> str:
@@ -68,3 +69,35 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, default=str)  # TOML has dates, which no key takes
+
+
+def describe(path: Path | str) -> dict[str, Any]:
+    """Facts in the order in which one wants to read them; a run that has not ended says how far it came."""
+    run = Run(path)
+    if run.folder.is_dir() and not run.finished:
+        if not run.recipe.is_file():
+            raise NotFound(f"{path} is not a run: it holds neither a model nor a recipe")
+        facts = {"status": "not finished: continue it with --resume", "settings": run.settings()}
+    else:
+        facts = _model_facts(run.folder)
+    progress = run.last_metrics()
+    return facts | {"training": progress} if progress else facts
+
+
+def _model_facts(path: Path) -> dict[str, Any]:
+    model, about = load(path)
+    kinds = {"ProoD": "joint model", "Fusion": "fused joint model", "Discriminator": "discriminator"}
+    facts: dict[str, Any] = {"file": str(model_path(path)), "model": kinds.get(type(model).__name__, "classifier")}
+    facts |= {"parameters": sum(part.numel() for part in model.parameters()), "architecture": about.architecture}
+    facts |= {"classes": about.classes, "eps": about.eps, "shift": about.shift}
+    if isinstance(model, ProoD) and about.classes:
+        facts["ceiling"] = f"no input whatsoever gets a confidence above {_up(model.ceiling(len(about.classes)))}"
+    if isinstance(model, Discriminator):
+        facts["ceiling"] = f"g never exceeds {_up(model.ceiling)}"
+    facts |= {"seed": about.seed, "data": about.data, "settings": about.recipe, "version": about.version}
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _up(bound: float) -> str:
+    """Four decimals, rounded so that it stays a bound."""
+    return f"{math.ceil(bound * 10**4) / 10**4:.4f}"
