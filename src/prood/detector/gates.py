@@ -8,12 +8,10 @@ thresholds of all levels are one function, the `Gate` λ of a model.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prood.errors import BadValue, Diverged, Unsupported
 from prood.models import Gate
-
-Floats = NDArray[np.float64]
+from prood.models.confidence import Floats
 
 KNEE, FULL = 0.05, 0.4
 """Up to the first level g spends the share `provable`; from the second on, `last` of what comes on top."""
@@ -65,7 +63,8 @@ def gate_of(schedule: Schedule, scores: Floats, in_logits: Floats) -> Gate:
     if schedule.end == 0:
         return Gate()
     count, ordered, places = len(scores), np.sort(in_logits), np.arange(len(scores))
-    knots, caps = [], []
+    knots: list[float] = []
+    caps: list[float] = []
     for q in LEVELS:
         knot = float(np.interp(schedule(q) * count, places, ordered))
         passed = np.sort(scores[in_logits >= knot])
