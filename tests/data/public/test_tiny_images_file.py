@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prood.data import Reader
-from prood.data.public import packed
+from prood.data.public import tiny_images
 from prood.data.public.tiny_images import TinyImages, count_images, read_excluded
 from prood.errors import Damaged, NotFound
 
@@ -51,7 +51,7 @@ def test_a_copy_for_another_process_is_small_and_reads_the_same(path: Path) -> N
 def test_the_file_is_opened_once_and_late(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     memmap = np.memmap
-    monkeypatch.setattr(packed.np, "memmap", lambda *a, **k: opened.append(1) or memmap(*a, **k))
+    monkeypatch.setattr(tiny_images.np, "memmap", lambda *a, **k: opened.append(1) or memmap(*a, **k))
     reader = TinyImages(path, 0, COUNT, NONE)
     assert len(reader) == COUNT
     assert not opened
