@@ -8,9 +8,10 @@ thresholds of all levels are one function, the `Gate` λ of a model.
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from prood.errors import BadValue, Diverged, Unsupported
-from prood.models import Gate
+from prood.models import Fusion, Gate, Gated, ProoD
 from prood.models.confidence import Floats
 
 KNEE, FULL = 0.05, 0.4
@@ -74,3 +75,23 @@ def gate_of(schedule: Schedule, scores: Floats, in_logits: Floats) -> Gate:
             knots.append(knot)
             caps.append(cap)
     return Gate(tuple(knots), tuple(caps))
+
+
+Spent = float | Schedule | None
+"""A share, a schedule, or the gate that a model has."""
+
+
+def ungated(model: ProoD) -> ProoD:
+    """The same joint model without its gate."""
+    if isinstance(model, Fusion):
+        raise Unsupported("the model's parts are fused by a curve, and it can have no gate: combine them anew")
+    return ProoD(model.classifier, model.discriminator, model.shift.item()).to(model.shift.device).eval()
+
+
+def gated(model: ProoD, schedule: Schedule, scores: Floats, in_logits: Floats) -> tuple[Gated, Floats]:
+    """The joint model with the gate that half of these images make, and the scores of the other half with it."""
+    first = np.random.default_rng(0).permutation(len(scores)) % 2 == 0
+    gate = gate_of(schedule, scores[first], in_logits[first])
+    capped = gate(torch.from_numpy(in_logits[~first])).numpy()
+    again = Gated(model.classifier, model.discriminator, gate, model.shift.item()).to(model.shift.device).eval()
+    return again, np.minimum(scores[~first], capped)

@@ -76,3 +76,12 @@ class Rule:
         """
         proven = np.where(self.rejects(bounds), np.asarray(eps, dtype=np.float64), np.nan)
         return np.asarray(np.fmax(found, np.fmax.reduce(proven, axis=1, initial=np.nan)))
+
+
+def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
+    """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    inside = weights / weights.sum(1, keepdims=True)
+    found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
+    np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
+    return np.asarray(found)
