@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prood.cli.calibrating import calibrate
 from prood.cli.data import data
 from prood.cli.deploying import export, serve, wrap
 from prood.cli.measuring import asymptotics, compare, evaluate
@@ -29,7 +30,22 @@ app = typer.Typer(
 app.command()(quickstart)
 app.command()(recipes)
 app.command(cls=ListsMethods)(train)
-for one in (combine, fuse, wrap, evaluate, report, results, compare, certify, asymptotics, verify, serve, export, info):
+for one in (
+    combine,
+    fuse,
+    wrap,
+    calibrate,
+    evaluate,
+    report,
+    results,
+    compare,
+    certify,
+    asymptotics,
+    verify,
+    serve,
+    export,
+    info,
+):
     app.command()(one)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(data, name="data")

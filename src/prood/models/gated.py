@@ -66,7 +66,7 @@ def limited(x: Tensor, knots: Tensor, caps: Tensor) -> Tensor:
     if not len(knots):
         return x
     slopes = F.pad(caps.diff() / knots.diff(), (1, 1), value=1.0)
-    piece = torch.bucketize(x, knots)  # knots below x
+    piece = torch.bucketize(x.contiguous(), knots)  # knots below x
     start, end = (piece - 1).clamp(min=0), piece.clamp(max=len(knots) - 1)
     value = caps[start] + slopes[piece] * (x - knots[start])
     value = torch.where(piece > 0, value.maximum(caps[start]), value)

@@ -1,0 +1,207 @@
+"""How much of the false rejections g should spend: a `Schedule`, fitted on held-back images (docs/verdict.md)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prood import data, processes
+from prood.data import ImageSet
+from prood.detector import Detector
+from prood.detector.files import keep
+from prood.detector.gates import Schedule, gate_of, ungated
+from prood.errors import AlreadyThere, BadValue, UnknownName
+from prood.evaluation.metrics import auc, fpr
+from prood.evaluation.runs import part_of
+from prood.models import MODEL_FILE, Gate, ProoD, read_metadata
+from prood.models.fusion import product_logit
+from prood.studies.curve import Pairs, pairs_of
+
+ACCEPTED = (0.95, 0.9, 0.8)
+"""Shares of the in-distribution that are accepted where verdicts are compared."""
+FIRST = tuple(np.round(np.arange(0, 1.001, 0.05), 2).tolist())
+LAST = (0.3, 0.5, 0.7, 0.95)  # and the first share itself
+SHOWN = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7)
+
+
+@dataclass(frozen=True)
+class Price:
+    """What proofs may cost on held-back images: a higher FPR at 95% accepted, and a lower AUC; fractions of 1."""
+
+    fpr: float
+    auc: float = 0.015
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.fpr <= 1 and 0 <= self.auc <= 1):
+            raise BadValue(f"a price is a difference of rates between 0 and 1, not {self.fpr} and {self.auc}")
+
+
+PRICES = {"default": Price(0.015), "strong": Price(0.05)}
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """A rule on images that it was not made from: `fpr` and `gfpr` at each acceptance of ACCEPTED."""
+
+    auc: float
+    gauc: float
+    fpr: tuple[float, ...]
+    gfpr: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Spending:
+    """The schedule that was chosen, and the verdicts with it and without any gate."""
+
+    schedule: Schedule
+    with_it: Verdicts
+    without: Verdicts
+
+
+def price(name: str) -> Price:
+    if name not in PRICES:
+        raise UnknownName(f"unknown point {name!r}: choose {' or '.join(PRICES)}, or a share such as 0.2")
+    return PRICES[name]
+
+
+def fit_schedule(samples: Sequence[Pairs], shift: float, most: Price) -> Spending:
+    """The schedule with the fewest images that are not provably rejected, at no more than this price.
+
+    "Fewest" is the mean GFPR over ACCEPTED; of equals the one that spends less.
+    """
+    without = judged(samples, shift, Schedule(0.0))
+    best = Schedule(0.0), without
+    for schedule in _schedules():
+        found = judged(samples, shift, schedule)
+        dear = found.fpr[0] - without.fpr[0] > most.fpr or without.auc - found.auc > most.auc
+        if not dear and mean(found.gfpr) < mean(best[1].gfpr):
+            best = schedule, found
+    return Spending(*best, without)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `prood calibrate` sets: the acceptance, how sure it is, and the share of false rejections that g spends.
+
+    `provable` is a number, or the name of a point of PRICES, which is fitted against the images outside.
+    """
+
+    accept: float = 0.95
+    level: float = 0.95
+    provable: str | None = None
+
+    def schedule(self, samples: Sequence[Pairs], shift: float) -> Schedule | None:
+        if self.provable is None:
+            return None
+        try:
+            return Schedule(float(self.provable))
+        except ValueError:
+            most = price(self.provable)
+        if not samples:
+            raise BadValue(f"the point {self.provable!r} is fitted against images outside: name some with --outside")
+        return fit_schedule(samples, shift, most).schedule
+
+
+def table(samples: Sequence[Pairs], shift: float) -> list[list[str]]:
+    """Shares that g may spend, each with the percentages rejected and provably rejected at each acceptance."""
+    heads = [f"{100 * share:.0f}% accepted: rejected / provably" for share in ACCEPTED]
+    lines = [["provable", "AUC / GAUC, %", *heads]]
+    for share in SHOWN:
+        found = judged(samples, shift, Schedule(share))
+        cells = [
+            f"{100 - 100 * one:.1f} / {100 - 100 * sure:.1f}" for one, sure in zip(found.fpr, found.gfpr, strict=True)
+        ]
+        lines.append([f"{share:g}", f"{100 * found.auc:.1f} / {100 * found.gauc:.1f}", *cells])
+    return lines
+
+
+def judged(samples: Sequence[Pairs], shift: float, schedule: Schedule) -> Verdicts:
+    """The mean over these sets, and over the halves of the in-distribution: a gate from either, verdicts of the other."""
+    parts = [part for sample in samples for part in _halves(sample, shift, schedule)]
+    return Verdicts(
+        mean(auc(inner, outer) for inner, outer, _ in parts),
+        mean(auc(inner, sure) for inner, _, sure in parts),
+        tuple(mean(fpr(inner, outer, share) for inner, outer, _ in parts) for share in ACCEPTED),
+        tuple(mean(fpr(inner, sure, share) for inner, _, sure in parts) for share in ACCEPTED),
+    )
+
+
+def _halves(sample: Pairs, shift: float, schedule: Schedule) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Scores of one half of the in-distribution, of the images outside, and the bounds of these."""
+    in_logits, outside = sample.g_in.double() + shift, sample.g_out.double() + shift
+    scores, passing = product_logit(sample.s_in, in_logits), product_logit(sample.s_out, outside)
+    for half in (0, 1):
+        gate = gate_of(schedule, scores[half::2].numpy(), in_logits[half::2].numpy())
+        inner = _capped(gate, scores[1 - half :: 2], in_logits[1 - half :: 2])
+        yield inner, _capped(gate, passing, outside), gate(sample.bound_out.double() + shift)
+
+
+def _capped(gate: Gate, scores: Tensor, in_logits: Tensor) -> Tensor:
+    return torch.minimum(scores, gate(in_logits))
+
+
+def _schedules() -> Iterator[Schedule]:
+    for first in FIRST:
+        for last in sorted({first, *(share for share in LAST if share > first)}):
+            yield Schedule(first, last)
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Sets outside, by name, `limit` images of each, and the radius of the proofs about them."""
+
+    sets: Sequence[str] = ()
+    eps: float | None = None
+    limit: int = 1000
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What `prood calibrate` shows: the price of proofs, if it is known, and what was set."""
+
+    table: list[list[str]]
+    words: str
+
+
+def calibrate_model(
+    path: str,
+    images: str,
+    asked: Asked | None,
+    *,
+    outliers: Outliers,
+    out: Path | None = None,
+    device: str | None = None,
+) -> Calibrated:
+    """Show what verdicts cost, and set the point that is asked for, in the model's own folder or in `out`."""
+    detector, about = Detector.load(path, device=processes.device(device)), read_metadata(path)
+    model, folder = ungated(detector.joint()), Path(path) if out is None else out
+    if asked is not None and out is None and not folder.is_dir():
+        raise BadValue(f"{path} is not a folder: name one for the calibrated model with --out")
+    if out is not None and (out / MODEL_FILE).exists():
+        raise AlreadyThere(f"{out} already holds a model: choose another folder")
+    inside = data.load(images, shape=detector.shape)
+    samples = _samples(model, inside, outliers, about.eps)
+    shown = table(samples, detector.shift) if samples else []
+    if asked is None:
+        return Calibrated(shown, "nothing was set: choose a point with --accept and --provable")
+    schedule = asked.schedule(samples, detector.shift)
+    found = detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
+    keep(detector, folder, about)
+    spent = "" if schedule is None else f", of the others g rejects {schedule.provable:.0%}"
+    words = f"accepts {asked.accept:.0%} of {images} (confidence ≥ {found.threshold:.6g}){spent}; wrote {folder}"
+    return Calibrated(shown, words)
+
+
+def _samples(model: ProoD, inside: ImageSet, outliers: Outliers, trained_for: float | None) -> list[Pairs]:
+    if not outliers.sets:
+        return []
+    eps = trained_for if outliers.eps is None else outliers.eps
+    if eps is None:
+        raise BadValue("the model's file names no radius: give one with --eps")
+    sets = {name: part_of(name, inside, outliers.limit, 0) for name in outliers.sets}
+    device = model.shift.device
+    return list(pairs_of(model.classifier, model.discriminator, inside, sets, eps, device=device).values())
