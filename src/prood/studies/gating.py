@@ -120,7 +120,7 @@ def table(samples: Sequence[Pairs], shift: float) -> list[list[str]]:
 
 
 def judged(samples: Sequence[Pairs], shift: float, schedule: Schedule) -> Verdicts:
-    """The mean over these sets, and over the halves of the in-distribution: a gate from either, verdicts of the other."""
+    """The mean over these sets, and over halves of the in-distribution: a gate from one, verdicts from the other."""
     parts = [part for sample in samples for part in _halves(sample, shift, schedule)]
     return Verdicts(
         mean(auc(inner, outer) for inner, outer, _ in parts),
