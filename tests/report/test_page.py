@@ -17,7 +17,7 @@ from prood.report.markup import Chart
 from prood.report.page import page
 from prood.report.table import tables
 
-SECTIONS = ["summary", "auc", "fpr", "radius", "scores", "roc", "gallery", "attack"]
+SECTIONS = ["summary", "auc", "fpr", "proved", "price", "radius", "scores", "roc", "gallery", "attack"]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_scores_of_an_attack_that_stopped_early_are_explained(results):
     assert page(Results(tuple(replace(one, stop="auc") for one in results))).count(said) == 2  # scores and gallery
 
 
-@pytest.mark.parametrize("kind", ["auc", "fpr"])
+@pytest.mark.parametrize("kind", ["auc", "fpr", "proved"])
 def test_the_tables_hold_values_marks_and_intervals(results, tree, kind):
     expected = tables(results, kind)
     found = tree.all("table", within=kind)
@@ -249,7 +249,7 @@ def test_strange_statistics_and_missing_parts_do_no_harm(make_results, parse):
     assert legends == ["Plain", "ProoD", "clean", "attacked", "guaranteed"]
     alone = parse(page(Results((replace(bare, attack={}, attacks=None),))))
     assert [entry["text"] for entry in alone.all("li", within="radius")] == ["ProoD", "guaranteed"]
-    assert [section["attrs"]["id"] for section in alone.all("section")] == ["summary", "auc", "fpr", "radius"]
+    assert [section["attrs"]["id"] for section in alone.all("section")] == ["summary", "auc", "fpr", "proved", "radius"]
 
 
 def test_infinite_and_equal_scores_can_be_drawn(make_results, parse):
