@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from prood.evaluation.metrics import threshold
+from prood.evaluation.metrics import fpr, threshold
 from prood.evaluation.results import Results
 from prood.evaluation.scores import Scores
-from prood.report.charts import certified, histogram
+from prood.report.charts import certified, histogram, price_curves
 from prood.report.gallery import confidence, picked, shown_each
 from prood.report.markup import Chart
 from prood.report.page import page
@@ -173,6 +173,32 @@ def test_a_roc_curve_goes_from_corner_to_corner_and_right_before_up(make_results
     assert len(clean) == 5, "two steps"
     assert [b[0] > a[0] for a, b in pairwise(clean)] == [True, False, True, False]
     assert attacked == [clean[0], (clean[0][0], clean[-1][1]), clean[-1]]
+
+
+def test_the_price_of_proof_has_three_lines_where_there_is_a_certificate_and_two_elsewhere(results, tree):
+    figures = tree.all("figure", within="price")
+    assert len(figures) == 14
+    for figure in figures:
+        kinds = [classes(path)[1:] for path in tree.all("path", figure, cls="line")]
+        assert len(kinds) == 5 + 5 + 3
+        assert {colour for kind, colour in kinds if kind == "guaranteed"} == {"m2", "m3", "m4"}
+    tips = [dot["text"] for dot in tree.all("circle", figures[0])]
+    one = results["ProoD", "photographs:test", 0.1]
+    shares = {95: one.proved95, 90: one.proved90, 80: one.proved80}
+    assert tips[-3:] == [f"ProoD: {100 * share:.1f}% proved at {at}% accepted" for at, share in shares.items()]
+
+
+def test_the_lines_of_the_price_are_the_shares_that_are_rejected(make_results, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(Chart, "line", lambda _, x, y, kind, tip: drawn.update({kind: (x, y)}))
+    item = make_results(("ProoD",), ("smooth",), (0.1,)).evaluations[0]
+    price_curves([item], "smooth", {"ProoD": "m0"})
+    scores = item.scores
+    kinds = {"clean m0": scores.clean, "attacked m0": scores.attacked, "guaranteed m0": scores.certified}
+    for kind, values in kinds.items():
+        accept, shares = drawn[kind]
+        assert (accept[0], accept[-1]) == (0.5, 0.99)
+        assert list(shares) == [1 - fpr(scores.inside, values, share) for share in accept]
 
 
 def test_a_panel_over_the_radius_for_every_set_with_bands_where_there_is_a_certificate(results, tree):

@@ -82,7 +82,7 @@ def _section(groups: list[Group]) -> list[str]:
         parts += [f"### AUC / GAUC / AAUC, ε = {radius_text(eps)}", _table(groups, sets, eps, "auc")]
     eps = next((eps for eps in radii if math.isclose(eps, RADIUS)), radii[0])
     parts += [f"### FPR / GFPR / AFPR at 95% TPR, ε = {radius_text(eps)}", _table(groups, sets, eps, "fpr")]
-    if states_verdicts(one for member in members for one in member.evaluations):
+    if states_verdicts(one for member in members for name in sets for one in member.at(name, eps)):
         title = f"### {WHAT['proved']}, ε = {radius_text(eps)}"
         parts += [title, VERDICTS, _table(groups, sets, eps, "proved")]
     parts += _by_method(groups, sets, radii)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -56,7 +57,7 @@ def publish(
     before = read_one(Path(file)) if Path(file).is_file() else None
     kept = before if before is not None and before.weights == weights else None
     seconds = _rounded(_training_seconds(run))
-    evaluations = {_key(one): one for one in map(_facts, [*(kept.evaluations if kept else ()), *results])}
+    evaluations = _merged([*(kept.evaluations if kept else ()), *results])
     content = {
         "format": FORMAT,
         "title": title,
@@ -81,7 +82,7 @@ def publish(
 def has_news(run: Path | str, published: Published) -> bool:
     """Whether a run's folder holds evaluations or measurements that were not published of it yet."""
     results = _on(published.inside, read_results(run) or Results())
-    known = {_key(facts): facts for facts in map(_facts, published.evaluations)}
+    known = _merged(published.evaluations)
     news = any(_adds(_facts(one), known) for one in results)
     return news or (published.measured is None and bool(_measured(Path(run), results)))
 
@@ -94,6 +95,15 @@ def _on(inside: str, results: Results) -> Results:
 def _key(facts: dict[str, Any]) -> str:
     """What tells two evaluations of the same weights apart."""
     return json.dumps([facts[name] for name in _IDENTITY], sort_keys=True)
+
+
+def _merged(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
+    """The facts of each, the last of alike ones. A provable share is kept where the last has no scores to tell it."""
+    merged: dict[str, dict[str, Any]] = {}
+    for facts in map(_facts, evaluations):
+        before = merged.get(_key(facts), facts)
+        merged[_key(facts)] = facts | {name: before[name] for name in PROVED if facts[name] is None}
+    return merged
 
 
 def _adds(facts: dict[str, Any], known: dict[str, dict[str, Any]]) -> bool:
