@@ -95,7 +95,8 @@ def scores_section(view: View) -> Html | None:
 def price_section(view: View) -> Html | None:
     words = (
         "Above the share of the in-distribution that you accept, read the share of the out-distribution that is "
-        "rejected: clean (solid), attacked (dashed) and proved (dotted). Models without a certificate have no dotted line."
+        "rejected: clean (solid), attacked (dashed) and proved (dotted). "
+        "Models without a certificate have no dotted line."
     )
     figures = _panels(view, price_curves)
     return _curves(view, figures, ("clean", "attacked", "guaranteed"), "price", "The price of proof", words)
