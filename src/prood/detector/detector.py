@@ -9,13 +9,12 @@ from typing import Unpack
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from prood import bounds, processes
 from prood.bounds.radius import nested
 from prood.detector import files
-from prood.detector.answers import Prediction, Proof
+from prood.detector.answers import Outputs, Prediction, Proof, probabilities
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
 from prood.detector.rule import Rule
@@ -93,6 +92,13 @@ class Detector:
         self.rule = self.rule.at(threshold)
         self.calibration = self.tpr = None
 
+    @property
+    def p_in_threshold(self) -> float | None:
+        """Below this p(in) g alone rejects an image, up to rounding; None without a threshold."""
+        if self.threshold is None or not isinstance(self.model, ProoD):
+            return None if self.threshold is None else logistic(self.threshold)
+        return self.model.p_in_at(self.threshold, self.count)
+
     def calibrate(
         self, images: Images, *, tpr: float = 0.95, confidence: float = 0.95, batch: int = 256
     ) -> Calibration:
@@ -102,7 +108,7 @@ class Detector:
         accepted with probability at least `tpr`: see `prood.detector.calibration`. The model's weights stay as they
         are. It takes 59 images for the default values.
         """
-        *_, scores = self._outputs(images, batch)
+        scores = self._outputs(images, batch).scores
         found = calibrated(scores, self.rule.value(scores), tpr=tpr, confidence=confidence)
         self.use(found)
         return found
@@ -114,18 +120,18 @@ class Detector:
 
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
-        logits, g, scores = self._outputs(images, batch)
-        labels = logits.argmax(1) if self.count else np.full(len(g), -1)
-        confidence, p_in = self.rule.value(scores), logistic(g)
+        found = self._outputs(images, batch)
+        labels, confidence, p_in = found.labels, self.rule.value(found.scores), logistic(found.g)
         return Prediction(
             label=labels,
             name=tuple(self.classes[label] if self.count else "–" for label in labels),
             confidence=confidence,
             p_in=p_in,
-            score=scores,
+            score=found.scores,
             rule=self.rule,
-            p_value=None if self.calibration is None else self.calibration.p_values(scores),
-            probabilities=_probabilities(logits, p_in, labels, confidence) if self.count else logits,
+            p_value=None if self.calibration is None else self.calibration.p_values(found.scores),
+            probabilities=probabilities(found.logits, p_in, labels, confidence) if self.count else found.logits,
+            cap=found.caps,
         )
 
     def certify(
@@ -191,8 +197,8 @@ class Detector:
     @torch.no_grad()
     def anywhere(self, points: Tensor) -> tuple[Floats, Floats]:
         """Confidences and p(in) of any numbers at all: `predict` refuses pixels outside [0, 1]."""
-        _, g, scores = self._pass(points)
-        return self.rule.value(scores), logistic(g)
+        found = self._pass(points)
+        return self.rule.value(found.scores), logistic(found.g)
 
     def to(self, device: str | torch.device) -> Detector:
         """Move the model, in place as `nn.Module.to` does."""
@@ -227,7 +233,7 @@ class Detector:
         """The number of classes, 0 of a bare discriminator; a grey image shows that both networks take such images."""
         try:
             with torch.no_grad():
-                return int(self._pass(torch.full((1, *self.shape), 0.5))[0].shape[1])
+                return int(self._pass(torch.full((1, *self.shape), 0.5)).logits.shape[1])
         except (RuntimeError, ValueError) as error:
             raise Mismatch(f"the model does not take images of shape {self.shape}: {first_line(error)}") from None
 
@@ -238,33 +244,24 @@ class Detector:
         return self.rule.bound(self.model.shifted(of_g) if isinstance(self.model, ProoD) else of_g)
 
     @torch.no_grad()
-    def _outputs(self, images: Images, batch: int) -> tuple[Floats, Floats, Floats]:
-        """The classifier's logits (N, K), g + Δ, and the scores log((c − 1/K)/(1 − c)), or g."""
+    def _outputs(self, images: Images, batch: int) -> Outputs:
         self.model.eval()
-        parts = [(np.zeros((0, self.count)), np.zeros(0), np.zeros(0))]
+        parts = [Outputs.of_none(self.count)]
         for stack in read(images, self.shape, batch=batch):
             parts.append(self._pass(stack))
-            if np.isnan(parts[-1][2]).any():
+            if np.isnan(parts[-1].scores).any():
                 raise Diverged("the model's confidence is NaN: look for the weight that makes it so")
-        logits, g, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
-        return logits, g, scores
+        return Outputs(*(np.concatenate(some) for some in zip(*parts, strict=True)))
 
-    def _pass(self, images: Tensor) -> tuple[Floats, Floats, Floats]:
+    def _pass(self, images: Tensor) -> Outputs:
         some = images.to(self.device)
         if isinstance(self.model, ProoD):
             logits, g = self.model.logits(some), self.model.in_logit(some)
-            return _array(self.model.classified(logits, g)), _array(g), _array(self.model.scored(logits, g))
-        g = self.model.covered(some)
-        return np.zeros((len(g), 0)), _array(g), _array(g)
-
-
-def _probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
-    """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    inside = weights / weights.sum(1, keepdims=True)
-    found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
-    np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
-    return np.asarray(found)
+            score, cap = self.model.scored(logits, g), self.model.capped(g)
+            # Labels by f's own logits: where g rejects firmly, rounding makes ties of those that Eq. 3 takes.
+            labels, logits = _array(logits).argmax(1), self.model.classified(logits, g)
+            return Outputs(_array(logits), _array(g), _array(score), _array(cap), labels)
+        return Outputs.of_discriminator(_array(self.model.covered(some)))
 
 
 def _array(values: Tensor) -> Floats:

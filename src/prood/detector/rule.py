@@ -69,6 +69,18 @@ class Rule:
         """bound < threshold: every image in the ball is provably rejected."""
         return np.asarray(bound < self.required)
 
+    def reasons(self, value: Any, cap: Any) -> NDArray[Any]:
+        """Which gate rejects: "discriminator", "confidence", or None where an image is accepted or nothing decides.
+
+        `cap` is the highest value that g allows. Where it is below the threshold, g alone rejects, whatever the
+        classifier says; so every image of a ball that is provably rejected has the reason "discriminator".
+        """
+        if self.threshold is None:
+            return np.full(np.shape(value), None)
+        found = np.where(self.accepts(cap), "confidence", "discriminator").astype(object)
+        found[self.accepts(value)] = None
+        return found
+
     def reach(self, found: Floats, bounds: Floats, eps: Sequence[float]) -> Floats:
         """How far each image (N,) provably stays rejected; NaN where it does not.
 
