@@ -146,23 +146,12 @@ class Proof:
 
 
 class Outputs(NamedTuple):
-    """What a model computes: logits for Eq. 3, g + Δ, scores and the highest that g allows, and labels."""
+    """What a model computes: logits for Eq. 3, g + Δ, scores, and the highest scores that g allows."""
 
     logits: Floats
     g: Floats
     scores: Floats
     caps: Floats
-    labels: NDArray[np.int64]
-
-    @classmethod
-    def of_none(cls, classes: int) -> Outputs:
-        none = np.zeros(0)
-        return cls(np.zeros((0, classes)), none, none, none, np.zeros(0, np.int64))
-
-    @classmethod
-    def of_discriminator(cls, g: Floats) -> Outputs:
-        """It knows no classes, and nothing but itself limits it."""
-        return cls(np.zeros((len(g), 0)), g, g, g, np.full(len(g), -1))
 
 
 def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:

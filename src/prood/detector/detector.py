@@ -121,7 +121,8 @@ class Detector:
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
         found = self._outputs(images, batch)
-        labels, confidence, p_in = found.labels, self.rule.value(found.scores), logistic(found.g)
+        labels = found.logits.argmax(1) if self.count else np.full(len(found.g), -1)
+        confidence, p_in = self.rule.value(found.scores), logistic(found.g)
         return Prediction(
             label=labels,
             name=tuple(self.classes[label] if self.count else "–" for label in labels),
@@ -246,7 +247,7 @@ class Detector:
     @torch.no_grad()
     def _outputs(self, images: Images, batch: int) -> Outputs:
         self.model.eval()
-        parts = [Outputs.of_none(self.count)]
+        parts = [Outputs(np.zeros((0, self.count)), np.zeros(0), np.zeros(0), np.zeros(0))]
         for stack in read(images, self.shape, batch=batch):
             parts.append(self._pass(stack))
             if np.isnan(parts[-1].scores).any():
@@ -258,10 +259,9 @@ class Detector:
         if isinstance(self.model, ProoD):
             logits, g = self.model.logits(some), self.model.in_logit(some)
             score, cap = self.model.scored(logits, g), self.model.capped(g)
-            # Labels by f's own logits: where g rejects firmly, rounding makes ties of those that Eq. 3 takes.
-            labels, logits = _array(logits).argmax(1), self.model.classified(logits, g)
-            return Outputs(_array(logits), _array(g), _array(score), _array(cap), labels)
-        return Outputs.of_discriminator(_array(self.model.covered(some)))
+            return Outputs(_array(self.model.classified(logits, g)), _array(g), _array(score), _array(cap))
+        values = _array(self.model.covered(some))
+        return Outputs(np.zeros((len(values), 0)), values, values, values)
 
 
 def _array(values: Tensor) -> Floats:
