@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from prood import bounds, processes
 from prood.bounds.radius import nested
 from prood.detector import files
-from prood.detector.answers import Outputs, Prediction, Proof, probabilities
+from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.inputs import Images, Shape, read
+from prood.detector.outputs import Outputs, probabilities
 from prood.detector.rule import Rule
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
 from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of

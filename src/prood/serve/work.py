@@ -59,10 +59,7 @@ class Unsound(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """`confidence` is the best so far, from the clean image on; `image` (C, H, W) is where the last was found.
-
-    `reason` is that of its rejection, None where it is accepted.
-    """
+    """`confidence` is the best so far, from the clean image on; `image` (C, H, W) and `reason` are the last one's."""
 
     confidence: list[float]
     reason: Reason | None
@@ -108,11 +105,10 @@ def attack(detector: Detector, image: Tensor, eps: float, steps: int, turns: Tur
         found = detector.predict(points)
     trace = np.maximum.accumulate(found.confidence)
     best = int(found.confidence.argmax())
-    worst = points[best]
     if not trace[-1] <= bound:
-        _keep(image, worst, eps)
+        _keep(image, points[best], eps)
         raise Unsound(f"confidence {trace[-1]!r} found above the certified {bound!r}")
-    return Attacked(trace.tolist(), found.reason[best], bound, worst, outcome.forward + outcome.backward)
+    return Attacked(trace.tolist(), found.reason[best], bound, points[best], outcome.forward + outcome.backward)
 
 
 def _keep(image: Tensor, worst: Tensor, eps: float) -> None:
