@@ -17,7 +17,8 @@ from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Schedule, Spent, gated, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
-from prood.detector.rule import Rule, probabilities
+from prood.detector.outputs import Outputs, outputs_of, probabilities
+from prood.detector.rule import Rule
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
 from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, logistic
@@ -92,6 +93,13 @@ class Detector:
         self.rule = self.rule.at(threshold)
         self.calibration = self.tpr = None
 
+    @property
+    def p_in_threshold(self) -> float | None:
+        """Below this p(in) g alone rejects an image, up to rounding; None without a threshold."""
+        if self.threshold is None or not isinstance(self.model, ProoD):
+            return None if self.threshold is None else logistic(self.threshold)
+        return self.model.p_in_at(self.threshold, self.count)
+
     def calibrate(
         self,
         images: Images,
@@ -115,10 +123,11 @@ class Detector:
         if old:
             raise TypeError(f"calibrate has no argument {min(old)!r}")
         model = self.model if provable is None else ungated(self.joint())
-        _, g, scores = self._outputs(images, batch, model)
+        seen = self._outputs(images, batch, model)
+        scores = seen.scores
         schedule = Schedule(provable or 0.0) if isinstance(provable, float | int | None) else provable
         if schedule.end > 0:
-            model, scores = gated(self.joint(), schedule, scores, g)
+            model, scores = gated(self.joint(), schedule, scores, seen.g)
         found = calibrated(scores, self.rule.value(scores), tpr=accept, confidence=level)
         self.model = model
         self.use(found)
@@ -131,18 +140,19 @@ class Detector:
 
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
-        logits, g, scores = self._outputs(images, batch)
-        labels = logits.argmax(1) if self.count else np.full(len(g), -1)
-        confidence, p_in = self.rule.value(scores), logistic(g)
+        found = self._outputs(images, batch)
+        labels = found.logits.argmax(1) if self.count else np.full(len(found.g), -1)
+        confidence, p_in = self.rule.value(found.scores), logistic(found.g)
         return Prediction(
             label=labels,
             name=tuple(self.classes[label] if self.count else "–" for label in labels),
             confidence=confidence,
             p_in=p_in,
-            score=scores,
+            score=found.scores,
             rule=self.rule,
-            p_value=None if self.calibration is None else self.calibration.p_values(scores),
-            probabilities=probabilities(logits, p_in, labels, confidence) if self.count else logits,
+            p_value=None if self.calibration is None else self.calibration.p_values(found.scores),
+            probabilities=probabilities(found.logits, p_in, labels, confidence) if self.count else found.logits,
+            cap=found.caps,
         )
 
     def certify(
@@ -208,8 +218,8 @@ class Detector:
     @torch.no_grad()
     def anywhere(self, points: Tensor) -> tuple[Floats, Floats]:
         """Confidences and p(in) of any numbers at all: `predict` refuses pixels outside [0, 1]."""
-        _, g, scores = self._pass(points, self.model)
-        return self.rule.value(scores), logistic(g)
+        found = outputs_of(self.model, points.to(self.device))
+        return self.rule.value(found.scores), logistic(found.g)
 
     def to(self, device: str | torch.device) -> Detector:
         """Move the model, in place as `nn.Module.to` does."""
@@ -244,7 +254,8 @@ class Detector:
         """The number of classes, 0 of a bare discriminator; a grey image shows that both networks take such images."""
         try:
             with torch.no_grad():
-                return int(self._pass(torch.full((1, *self.shape), 0.5), self.model)[0].shape[1])
+                grey = torch.full((1, *self.shape), 0.5, device=self.device)
+                return int(outputs_of(self.model, grey).logits.shape[1])
         except (RuntimeError, ValueError) as error:
             raise Mismatch(f"the model does not take images of shape {self.shape}: {first_line(error)}") from None
 
@@ -255,26 +266,15 @@ class Detector:
         return self.rule.bound(self.model.shifted(of_g) if isinstance(self.model, ProoD) else of_g)
 
     @torch.no_grad()
-    def _outputs(
-        self, images: Images, batch: int, model: ProoD | Discriminator | None = None
-    ) -> tuple[Floats, Floats, Floats]:
-        """The classifier's logits (N, K), g + Δ, and the scores log((c − 1/K)/(1 − c)), or g; of another `model`."""
+    def _outputs(self, images: Images, batch: int, model: ProoD | Discriminator | None = None) -> Outputs:
+        """Of the detector's model, or of another one for the same images."""
         model = (self.model if model is None else model).eval()
-        parts = [(np.zeros((0, self.count)), np.zeros(0), np.zeros(0))]
+        parts = [Outputs(np.zeros((0, self.count)), np.zeros(0), np.zeros(0), np.zeros(0))]
         for stack in read(images, self.shape, batch=batch):
-            parts.append(self._pass(stack, model))
-            if np.isnan(parts[-1][2]).any():
+            parts.append(outputs_of(model, stack.to(self.device)))
+            if np.isnan(parts[-1].scores).any():
                 raise Diverged("the model's confidence is NaN: look for the weight that makes it so")
-        logits, g, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
-        return logits, g, scores
-
-    def _pass(self, images: Tensor, model: ProoD | Discriminator) -> tuple[Floats, Floats, Floats]:
-        some = images.to(self.device)
-        if isinstance(model, ProoD):
-            logits, g = model.logits(some), model.in_logit(some)
-            return _array(model.classified(logits, g)), _array(g), _array(model.scored(logits, g))
-        g = model.covered(some)
-        return np.zeros((len(g), 0)), _array(g), _array(g)
+        return Outputs(*(np.concatenate(some) for some in zip(*parts, strict=True)))
 
 
 def _array(values: Tensor) -> Floats:

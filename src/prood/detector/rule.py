@@ -69,6 +69,18 @@ class Rule:
         """bound < threshold: every image in the ball is provably rejected."""
         return np.asarray(bound < self.required)
 
+    def reasons(self, value: Any, cap: Any) -> NDArray[Any]:
+        """Which gate rejects: "discriminator", "confidence", or None where an image is accepted or nothing decides.
+
+        `cap` is the highest value that g allows. Where it is below the threshold, g alone rejects, whatever the
+        classifier says; so every image of a ball that is provably rejected has the reason "discriminator".
+        """
+        if self.threshold is None:
+            return np.full(np.shape(value), None)
+        found = np.where(self.accepts(cap), "confidence", "discriminator").astype(object)
+        found[self.accepts(value)] = None
+        return found
+
     def reach(self, found: Floats, bounds: Floats, eps: Sequence[float]) -> Floats:
         """How far each image (N,) provably stays rejected; NaN where it does not.
 
@@ -76,12 +88,3 @@ class Rule:
         """
         proven = np.where(self.rejects(bounds), np.asarray(eps, dtype=np.float64), np.nan)
         return np.asarray(np.fmax(found, np.fmax.reduce(proven, axis=1, initial=np.nan)))
-
-
-def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
-    """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    inside = weights / weights.sum(1, keepdims=True)
-    found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
-    np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
-    return np.asarray(found)

@@ -107,13 +107,17 @@ class Gated(Rescored):
         _ = self.gate  # refuses what is not one
         return keys
 
+    def capped(self, in_logit: Tensor) -> Tensor:
+        """λ(g + Δ), float64."""
+        return limited(in_logit, self.knots, self.caps)
+
     def scored(self, logits: Tensor, in_logit: Tensor) -> Tensor:
         """min(S, λ(g + Δ)), float64."""
-        return torch.minimum(confidence_logit(logits, in_logit), limited(in_logit, self.knots, self.caps))
+        return torch.minimum(confidence_logit(logits, in_logit), self.capped(in_logit))
 
     def shifted(self, bound: Tensor) -> Tensor:
         """λ(ḡ + Δ): the bound of the score."""
-        return limited(super().shifted(bound), self.knots, self.caps)
+        return self.capped(super().shifted(bound))
 
     def g_at(self, score: float) -> float:
         return super().g_at(self.gate.inverse(score))

@@ -11,7 +11,14 @@ from torch.nn import functional as F
 from prood import bounds
 from prood.errors import BadValue, Unsupported
 from prood.models.architectures import Metadata, Spec, architecture, build, spec_of
-from prood.models.confidence import checked_threshold, confidence_bound, confidence_of, score_below
+from prood.models.confidence import (
+    checked_threshold,
+    confidence_bound,
+    confidence_of,
+    logistic,
+    score_at,
+    score_below,
+)
 from prood.models.discriminators import Discriminator
 
 TINY = torch.finfo(torch.float64).tiny  # under a logarithm, so that exactly equal logits have a finite score
@@ -100,6 +107,10 @@ class ProoD(nn.Module):
         """log((c − 1/K)/(1 − c)) for the confidence c, from the classifier's logits and g + Δ."""
         return confidence_logit(logits, in_logit)
 
+    def capped(self, in_logit: Tensor) -> Tensor:
+        """The highest score that an image with this g + Δ may have, whatever the classifier says."""
+        return in_logit
+
     def classified(self, logits: Tensor, in_logit: Tensor) -> Tensor:
         """The logits that Eq. 3 takes for the classifier's: its own."""
         return logits
@@ -149,6 +160,10 @@ class ProoD(nn.Module):
     def g_at(self, score: float) -> float:
         """The g from which a ball's score is bounded by `score`, up to rounding."""
         return score - self.shift.item()
+
+    def p_in_at(self, threshold: float, classes: int) -> float:
+        """The p(in) below which g alone rejects an image at this threshold of the confidence, up to rounding."""
+        return logistic(self.g_at(score_at(threshold, classes)) + self.shift.item())
 
     def shifted(self, bound: Tensor) -> Tensor:
         """The bound of the score, ḡ + Δ, for bounds ḡ of the discriminator, however they were found."""
