@@ -2,11 +2,11 @@
 
 from prood.studies.claims import check_claims
 from prood.studies.comparing import compare
-from prood.studies.curve import best_shift, fit_fusion, pairs
-from prood.studies.fusing import fuse
+from prood.studies.gating import PRICES, fit_schedule
 from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
 from prood.studies.lab import Lab
+from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.programs import quickstart, reproduce
 from prood.studies.published import Published, read_published
 from prood.studies.publishing import publish
@@ -14,23 +14,23 @@ from prood.studies.rows import Group, grouped
 from prood.studies.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
 
 __all__ = [
+    "PRICES",
     "STUDIES",
     "Candidate",
     "Group",
     "Lab",
     "Measure",
     "Node",
+    "Pairs",
     "Published",
     "Study",
-    "best_shift",
     "check_claims",
     "choose_shift",
     "compare",
-    "fit_fusion",
-    "fuse",
+    "fit_schedule",
     "grouped",
     "measure",
-    "pairs",
+    "pairs_of",
     "prior_from_shift",
     "publish",
     "quickstart",
