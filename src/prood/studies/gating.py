@@ -180,13 +180,13 @@ def calibrate_model(
 ) -> Calibrated:
     """Show what verdicts cost, and set the point that is asked for, in the model's own folder or in `out`."""
     detector, about = Detector.load(path, device=processes.device(device)), read_metadata(path)
-    model, folder = ungated(detector.joint()), Path(path) if out is None else out
+    folder = Path(path) if out is None else out
     if asked is not None and out is None and not folder.is_dir():
         raise BadValue(f"{path} is not a folder: name one for the calibrated model with --out")
     if out is not None and (out / MODEL_FILE).exists():
         raise AlreadyThere(f"{out} already holds a model: choose another folder")
     inside = data.load(images, shape=detector.shape)
-    samples = _samples(model, inside, outliers, about.eps)
+    samples = _samples(detector.joint(), inside, outliers, about.eps)
     shown = table(samples, detector.shift) if samples else []
     if asked is None:
         return Calibrated(shown, "nothing was set: choose a point with --accept and --provable")
@@ -205,5 +205,5 @@ def _samples(model: ProoD, inside: ImageSet, outliers: Outliers, trained_for: fl
     if eps is None:
         raise BadValue("the model's file names no radius: give one with --eps")
     sets = {name: part_of(name, inside, outliers.limit, 0) for name in outliers.sets}
-    device = model.shift.device
-    return list(pairs_of(model.classifier, model.discriminator, inside, sets, eps, device=device).values())
+    bare = ungated(model)
+    return list(pairs_of(bare.classifier, bare.discriminator, inside, sets, eps, device=bare.shift.device).values())

@@ -131,7 +131,8 @@ def _section(content: Content) -> str:
 
 def _words(title: str, one: dict[str, Any]) -> str:
     name = f"`{one['name']}`" if title == "fitted" else "share"
-    return f"{name} {one['provable']:g} to {one['last']:g}"
+    grown = "" if one["last"] == one["provable"] else f" to {one['last']:g}"
+    return f"{name} {one['provable']:g}{grown}"
 
 
 def _oracle(content: Content, one: dict[str, Any]) -> str:
