@@ -1,8 +1,9 @@
 """Studies: models as a graph, the engine that makes and measures them, what is chosen, judged and published of them."""
 
+from prood.detector.gates import Schedule
 from prood.studies.claims import check_claims
 from prood.studies.comparing import compare
-from prood.studies.gating import PRICES, fit_schedule
+from prood.studies.gating import fit_schedule
 from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
 from prood.studies.lab import Lab
@@ -14,7 +15,6 @@ from prood.studies.rows import Group, grouped
 from prood.studies.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
 
 __all__ = [
-    "PRICES",
     "STUDIES",
     "Candidate",
     "Group",
@@ -23,6 +23,7 @@ __all__ = [
     "Node",
     "Pairs",
     "Published",
+    "Schedule",
     "Study",
     "check_claims",
     "choose_shift",

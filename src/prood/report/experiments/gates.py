@@ -8,14 +8,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from prood import processes
-from prood.detector.gates import Schedule
 from prood.evaluation.words import set_name
 from prood.report import plots
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.experiments.tradeoff import BASELINE, parts_of, percent
 from prood.report.formats import markdown_table
-from prood.studies import PRICES, Candidate, choose_shift, fit_schedule, making
-from prood.studies.gating import ACCEPTED, LAST, Verdicts, gate_from, heads, judged, verdicts
+from prood.studies import Candidate, Schedule, choose_shift, fit_schedule, making
+from prood.studies.gating import ACCEPTED, LAST, PRICES, Verdicts, gate_from, heads, judged, verdicts
 from prood.studies.lab import Lab
 from prood.studies.pairs import pairs, pairs_of
 
@@ -42,8 +41,10 @@ def _make(lab: Lab) -> Content:
         return {"held_back": asdict(judged([held], shift, schedule)), "test": asdict(test)}
 
     def gates(schedules: dict[str, Schedule]) -> Points:
-        facts = ({"name": name, "provable": one.provable, "last": one.end} for name, one in schedules.items())
-        return [about | measured(chosen, one) for about, one in zip(facts, schedules.values(), strict=True)]
+        return [
+            {"name": name, "provable": one.provable, "last": one.end} | measured(chosen, one)
+            for name, one in schedules.items()
+        ]
 
     return {
         "eps": lab.eps,
@@ -117,15 +118,15 @@ def _section(content: Content) -> str:
     lines += [[rule, *Verdicts(**one["test"]).cells(), _oracle(content, one)] for rule, one in rows]
     images, sets = content["images"], ", ".join(content["sets"])
     return (
-        "The classifier OE is combined with our discriminator by one shift Δ, or by a shift and a "
-        f"[gate](verdict.md), by which g alone may reject an image, too. Held-back images, {images['inside']} inside "
-        f"and {images['outside']} outside, decide Δ = {content['chosen']:g} of the gates, the numbers of each gate, "
-        "and the points `default` and `strong`. A gate's share is the part of the false rejections that g spends; "
-        "the second number is what it grows to where more is rejected. The table shows percentages, means over the "
-        f"test sets {sets}, with proofs at ε = {content['eps']:g}. There OE has an AUC of "
+        "OE's classifier is combined with our discriminator in two ways: by one shift Δ, or by a shift and a "
+        f"[gate](verdict.md), with which g alone may reject an image, too. Held-back images ({images['inside']} "
+        f"inside, {images['outside']} outside) decide the shift of the gates, Δ = {content['chosen']:g}, their "
+        "numbers, and the points `default` and `strong`. A share is the part of the false rejections that g spends; "
+        "where a second number follows, it grows to that as more is rejected. All numbers are percentages, means over "
+        f"the test sets {sets}, with proofs at ε = {content['eps']:g}. There OE has an AUC of "
         f"{100 * content['classifier_auc']:.2f}, and g alone a GAUC of {100 * content['g_alone']['gauc']:.2f}. The "
-        "last column is unfair to the gates: the shift that is best on the test sets themselves, among those that "
-        f"have at least the row's AUC there.\n\n{markdown_table(lines)}"
+        "last column favours the shift: it is the best Δ on the test sets themselves, among those with at least the "
+        f"row's AUC.\n\n{markdown_table(lines)}"
     )
 
 
