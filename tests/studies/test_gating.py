@@ -10,7 +10,7 @@ from prood.detector import Detector
 from prood.detector.gates import Schedule
 from prood.errors import AlreadyThere, BadValue, UnknownName
 from prood.models import Gated, ProoD, discriminator, load, save, small
-from prood.studies.curve import Pairs
+from prood.studies import Pairs
 from prood.studies.gating import (
     ACCEPTED,
     PRICES,

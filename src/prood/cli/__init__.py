@@ -17,7 +17,7 @@ from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
 from prood.cli.showing import info, report, results
-from prood.cli.training import ListsMethods, combine, fuse, quickstart, recipes, train
+from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
 from prood.errors import ProodError
 from prood.version import __version__
 
@@ -32,7 +32,6 @@ app.command()(recipes)
 app.command(cls=ListsMethods)(train)
 for one in (
     combine,
-    fuse,
     wrap,
     calibrate,
     evaluate,

@@ -1,13 +1,11 @@
 """How much of the false rejections g should spend: a `Schedule`, fitted on held-back images (docs/verdict.md)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from prood import data, processes
 from prood.data import ImageSet
@@ -19,7 +17,7 @@ from prood.evaluation.metrics import auc, fpr
 from prood.evaluation.runs import part_of
 from prood.models import MODEL_FILE, Gate, ProoD, read_metadata
 from prood.models.fusion import product_logit
-from prood.studies.curve import Pairs, pairs_of
+from prood.studies.pairs import Pairs, Scores, pairs_of
 
 ACCEPTED = (0.95, 0.9, 0.8)
 """Shares of the in-distribution that are accepted where verdicts are compared."""
@@ -51,6 +49,11 @@ class Verdicts:
     gauc: float
     fpr: tuple[float, ...]
     gfpr: tuple[float, ...]
+
+    def cells(self) -> list[str]:
+        """As `heads` says, in percent."""
+        rates = [(1 - one, 1 - sure) for one, sure in zip(self.fpr, self.gfpr, strict=True)]
+        return [f"{100 * one:.1f} / {100 * sure:.1f}" for one, sure in ((self.auc, self.gauc), *rates)]
 
 
 @dataclass(frozen=True)
@@ -108,20 +111,21 @@ class Asked:
 
 def table(samples: Sequence[Pairs], shift: float) -> list[list[str]]:
     """Shares that g may spend, each with the percentages rejected and provably rejected at each acceptance."""
-    heads = [f"{100 * share:.0f}% accepted: rejected / provably" for share in ACCEPTED]
-    lines = [["provable", "AUC / GAUC, %", *heads]]
-    for share in SHOWN:
-        found = judged(samples, shift, Schedule(share))
-        cells = [
-            f"{100 - 100 * one:.1f} / {100 - 100 * sure:.1f}" for one, sure in zip(found.fpr, found.gfpr, strict=True)
-        ]
-        lines.append([f"{share:g}", f"{100 * found.auc:.1f} / {100 * found.gauc:.1f}", *cells])
-    return lines
+    lines = [[f"{share:g}", *judged(samples, shift, Schedule(share)).cells()] for share in SHOWN]
+    return [["provable", *heads(ACCEPTED)], *lines]
+
+
+def heads(accepted: Sequence[float]) -> list[str]:
+    return ["AUC / GAUC, %", *(f"{100 * share:.0f}% accepted: rejected / provably" for share in accepted)]
 
 
 def judged(samples: Sequence[Pairs], shift: float, schedule: Schedule) -> Verdicts:
     """The mean over these sets, and over halves of the in-distribution: a gate from one, verdicts from the other."""
-    parts = [part for sample in samples for part in _halves(sample, shift, schedule)]
+    return verdicts([part for sample in samples for part in _halves(sample, shift, schedule)])
+
+
+def verdicts(parts: Sequence[Scores]) -> Verdicts:
+    """Means over these."""
     return Verdicts(
         mean(auc(inner, outer) for inner, outer, _ in parts),
         mean(auc(inner, sure) for inner, _, sure in parts),
@@ -130,18 +134,16 @@ def judged(samples: Sequence[Pairs], shift: float, schedule: Schedule) -> Verdic
     )
 
 
-def _halves(sample: Pairs, shift: float, schedule: Schedule) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Scores of one half of the in-distribution, of the images outside, and the bounds of these."""
-    in_logits, outside = sample.g_in.double() + shift, sample.g_out.double() + shift
-    scores, passing = product_logit(sample.s_in, in_logits), product_logit(sample.s_out, outside)
-    for half in (0, 1):
-        gate = gate_of(schedule, scores[half::2].numpy(), in_logits[half::2].numpy())
-        inner = _capped(gate, scores[1 - half :: 2], in_logits[1 - half :: 2])
-        yield inner, _capped(gate, passing, outside), gate(sample.bound_out.double() + shift)
+def gate_from(sample: Pairs, shift: float, schedule: Schedule) -> Gate:
+    """The gate that the in-distribution images of a sample make."""
+    in_logits = sample.g_in.double() + shift
+    return gate_of(schedule, product_logit(sample.s_in, in_logits).numpy(), in_logits.numpy())
 
 
-def _capped(gate: Gate, scores: Tensor, in_logits: Tensor) -> Tensor:
-    return torch.minimum(scores, gate(in_logits))
+def _halves(sample: Pairs, shift: float, schedule: Schedule) -> Iterator[Scores]:
+    halves = [replace(sample, s_in=sample.s_in[start::2], g_in=sample.g_in[start::2]) for start in (0, 1)]
+    for one, other in (halves, halves[::-1]):
+        yield other.scores(shift, gate_from(one, shift, schedule))
 
 
 def _schedules() -> Iterator[Schedule]:
@@ -178,13 +180,13 @@ def calibrate_model(
 ) -> Calibrated:
     """Show what verdicts cost, and set the point that is asked for, in the model's own folder or in `out`."""
     detector, about = Detector.load(path, device=processes.device(device)), read_metadata(path)
-    model, folder = ungated(detector.joint()), Path(path) if out is None else out
+    folder = Path(path) if out is None else out
     if asked is not None and out is None and not folder.is_dir():
         raise BadValue(f"{path} is not a folder: name one for the calibrated model with --out")
     if out is not None and (out / MODEL_FILE).exists():
         raise AlreadyThere(f"{out} already holds a model: choose another folder")
     inside = data.load(images, shape=detector.shape)
-    samples = _samples(model, inside, outliers, about.eps)
+    samples = _samples(detector.joint(), inside, outliers, about.eps)
     shown = table(samples, detector.shift) if samples else []
     if asked is None:
         return Calibrated(shown, "nothing was set: choose a point with --accept and --provable")
@@ -203,5 +205,5 @@ def _samples(model: ProoD, inside: ImageSet, outliers: Outliers, trained_for: fl
     if eps is None:
         raise BadValue("the model's file names no radius: give one with --eps")
     sets = {name: part_of(name, inside, outliers.limit, 0) for name in outliers.sets}
-    device = model.shift.device
-    return list(pairs_of(model.classifier, model.discriminator, inside, sets, eps, device=device).values())
+    bare = ungated(model)
+    return list(pairs_of(bare.classifier, bare.discriminator, inside, sets, eps, device=bare.shift.device).values())
