@@ -32,7 +32,7 @@ def sample():
     """A classifier that tells better than g, as on photographs, and bounds a little above g."""
     random = np.random.default_rng(0)
     g_in, g_out = 2 - random.gamma(2.0, 0.5, 1500), 1.2 - random.gamma(2.0, 1.0, 600)
-    s_in, s_out = random.normal(6, 2, 1500), random.normal(0, 2, 600)
+    s_in, s_out = random.normal(3, 2, 1500), random.normal(0, 2, 600)
     bound = np.minimum(g_out + random.exponential(0.3, 600), 2)
     return Pairs(*(torch.from_numpy(values) for values in (s_in, g_in, s_out, g_out, bound)))
 
