@@ -68,7 +68,7 @@ def test_a_certificate_holds_the_bound_of_the_discriminator(runs: Path, tmp_path
         assert (one.input.name, one.input.row, one.eps) == ("faces:test", row, eps)
         assert one.bound == pytest.approx(what.discriminator.upper_bound(floats[row : row + 1], eps).item(), abs=1e-6)
         assert (one.shift, one.classes, one.arithmetic) == (1.5, 4, "float32")
-        assert one.confidence == stated(one.bound, 1.5, 4)
+        assert one.confidence == stated(what, one.bound)
         assert what.model.confidence(floats[row : row + 1]).item() <= one.confidence
     assert read(tmp_path / "c.jsonl")[0] == made
     assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
@@ -137,7 +137,7 @@ def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> N
 def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     what = subject(runs / run, CPU)
     value = what.discriminator.covered(load("faces:test").floats([0])).item()
-    threshold = stated(value + 0.05, 1.5, 4) if run == "prood" else value + 0.05
+    threshold = stated(what, value + 0.05) if run == "prood" else value + 0.05
     asked = []
     bound = Discriminator.upper_bound
 
@@ -315,7 +315,7 @@ def test_a_forged_certificate_is_not_taken_over(runs: Path, tmp_path: Path) -> N
         (made,) = certify_images(runs / "prood", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
         (true,) = made.certificates
         lower = true.bound - 60.0
-        forged = replace(true, bound=lower, confidence=confidence or stated(lower, 1.5, 4))
+        forged = replace(true, bound=lower, confidence=confidence or stated(subject(runs / "prood"), lower))
         out.write_text(forged.to_json() + "\n")
         assert read(out)[0][0].intact
         with pytest.raises(ProodError, match=said):
