@@ -57,7 +57,7 @@ def test_every_path_says_the_same_about_an_image(model, picture, tmp_path):
     (row,) = certify_images(Detector.load(tmp_path / "saved"), tmp_path / "saved", [str(picture)], Request(EPS))
     assert row.answer == answer
     assert row.bounds == pytest.approx(list(bounds), rel=CLOSE)
-    assert [one.confidence for one in row.certificates] == [stated(one.bound, 1.5, 8) for one in row.certificates]
+    assert [one.confidence for one in row.certificates] == [stated(detector, one.bound) for one in row.certificates]
     assert row.rejected == "provably"
     assert row.radius >= max(eps for eps, proven in zip(EPS, rejected, strict=True) if proven)
 
