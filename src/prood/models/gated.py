@@ -41,7 +41,7 @@ class Gate:
     def __call__(self, x: Tensor) -> Tensor:
         """λ(x) in float64."""
         knots, caps = (torch.tensor(values, dtype=torch.float64, device=x.device) for values in (self.knots, self.caps))
-        return limited(x, knots, caps)
+        return limited(x.contiguous(), knots, caps)
 
     def inverse(self, score: float) -> float:
         """The x with λ(x) = `score`, up to rounding."""
@@ -66,7 +66,7 @@ def limited(x: Tensor, knots: Tensor, caps: Tensor) -> Tensor:
     if not len(knots):
         return x
     slopes = F.pad(caps.diff() / knots.diff(), (1, 1), value=1.0)
-    piece = torch.bucketize(x.contiguous(), knots)  # knots below x
+    piece = torch.bucketize(x, knots)  # knots below x
     start, end = (piece - 1).clamp(min=0), piece.clamp(max=len(knots) - 1)
     value = caps[start] + slopes[piece] * (x - knots[start])
     value = torch.where(piece > 0, value.maximum(caps[start]), value)
