@@ -51,8 +51,8 @@ def fused(gate: Gate, x: float) -> float:
     """λ(x) with one rounding for the product and the sum, clamped as the file does."""
     piece = sum(knot < x for knot in gate.knots)
     start, end = max(piece - 1, 0), min(piece, len(gate.knots) - 1)
-    rise, run = gate.caps[end] - gate.caps[start], gate.knots[end] - gate.knots[start]
-    slope = rise / run if run else 1.0
+    rise, width = gate.caps[end] - gate.caps[start], gate.knots[end] - gate.knots[start]
+    slope = rise / width if width else 1.0
     value = float(Fraction(gate.caps[start]) + Fraction(slope) * Fraction(x - gate.knots[start]))
     value = max(value, gate.caps[start]) if piece else value
     return min(value, x, gate.caps[end] if piece < len(gate.knots) else x)
@@ -71,6 +71,14 @@ def test_the_bound_covers_a_gate_whose_products_are_fused(gate: Gate, pairs: lis
     assert (bound <= above).all()
     size = max(map(abs, gate.knots)) + max(map(abs, gate.caps))
     assert (bound - gate(above) <= 2 * OFF * (size + above.abs())).all()
+
+
+def test_a_steep_gate_needs_the_room_for_fused_products() -> None:
+    gate = Gate((-0.3125, 1.1875), (-1e6, 0.5))
+    x = torch.linspace(-0.3125, 1.1875, 500, dtype=torch.float64)
+    value, bound = torch.tensor([fused(gate, one) for one in x.tolist()], dtype=torch.float64), gating(gate).bound(x)
+    assert (value > gate(x)).any()
+    assert (value <= bound).all()
 
 
 def test_infinite_and_missing_bounds() -> None:
