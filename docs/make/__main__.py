@@ -7,6 +7,7 @@ import commands
 import diagrams
 import figures
 import recipes
+import verdict
 
 DOCS = Path(__file__).parent.parent
 
@@ -14,7 +15,7 @@ DOCS = Path(__file__).parent.parent
 def generated() -> dict[Path, str]:
     """Every generated file and its text. The figures are drawn from `measured.json`, which `measure.py` made."""
     pages = {"reference/commands.md": commands.page(), "reference/recipes.md": recipes.page()}
-    drawn = {f"assets/{key}.svg": text for key, text in (figures.drawn() | diagrams.drawn()).items()}
+    drawn = {f"assets/{key}.svg": text for key, text in (figures.drawn() | diagrams.drawn() | verdict.drawn()).items()}
     return {DOCS / name: text for name, text in (pages | drawn).items()}
 
 

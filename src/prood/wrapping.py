@@ -99,7 +99,7 @@ def _calibrated(detector: Detector, by: Calibrate) -> float | None:
     if images.shape != detector.shape:
         raise Mismatch(f"{by.images} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
     images = images.numbered_as(detector.classes)
-    detector.calibrate(images, tpr=by.tpr, confidence=by.confidence)
+    detector.calibrate(images, accept=by.tpr, level=by.confidence)
     if images.labels is None or int(images.labels.max()) >= detector.count:
         return None
     return float((detector.predict(images).label == images.labels.numpy()).mean())

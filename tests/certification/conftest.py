@@ -15,16 +15,17 @@ from prood.certification import (
     image_sha256,
 )
 from prood.certification.certify import stated
-from prood.models import ProoD, discriminator, save, small
+from prood.detector import Detector
+from prood.models import Gate, Gated, ProoD, discriminator, save, small
 
 ORDERS = ("sequential", "reversed", "rising", "magnitude", "pairwise", "blocks", "fused")
 
 
 @pytest.fixture
 def make_model(tmp_path) -> Callable:
-    """A discriminator's file with random weights, or that of a joint model."""
+    """A discriminator's file with random weights, or that of a joint model, which may have a gate."""
 
-    def make(name="g", size="digits", image=(1, 6, 6), seed=0, scale=1.0, shift=None, change=None) -> Path:
+    def make(name="g", size="digits", image=(1, 6, 6), seed=0, scale=1.0, shift=None, gate=None, change=None) -> Path:
         torch.manual_seed(seed)
         model = discriminator(size, image=image)
         with torch.no_grad():
@@ -35,7 +36,11 @@ def make_model(tmp_path) -> Callable:
             if change is not None:
                 change(model)
         path = tmp_path / name / "model.safetensors"
-        save(model if shift is None else ProoD(small(4, width=4), model, shift), path)
+        if gate is not None:
+            model = Gated(small(4, width=4), model, Gate(*gate), shift or 0.0)
+        elif shift is not None:
+            model = ProoD(small(4, width=4), model, shift)
+        save(model, path)
         return path
 
     return make
@@ -59,7 +64,7 @@ def certificate_of() -> Callable:
         bound = float(np.float32(bound))
         classes = facts.get("classes")
         if classes:
-            facts.setdefault("confidence", stated(bound, facts.get("shift", 0.0), classes))
+            facts.setdefault("confidence", stated(Detector.load(model), bound))
         facts = {"norm": "linf", "eps": 0.05, "method": "crown-ibp", **facts}
         return Certificate(
             ImageReference(name, row, image_sha256(image)),

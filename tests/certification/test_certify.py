@@ -20,7 +20,7 @@ from prood.certification.verify import Verifier
 from prood.data import load
 from prood.detector import Detector
 from prood.errors import BadValue, Damaged, Mismatch, ProodError, UnknownName, Unsupported
-from prood.models import Discriminator, ProoD, build, save
+from prood.models import Discriminator, Gate, Gated, ProoD, build, save
 
 CPU = torch.device("cpu")
 
@@ -53,6 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     f = build({"name": "small", "classes": 4, "width": 4}).eval()
     assert isinstance(g, Discriminator)
     save(ProoD(f, g, 1.5), folder / "prood" / "model.safetensors", classes=["a", "b", "c", "d"], eps=0.1)
+    save(Gated(f, g, Gate((0.0, 2.0), (-3.0, -1.0)), 1.5), folder / "gated" / "model.safetensors")
     save(g, folder / "disc" / "model.safetensors")
     save(f, folder / "plain" / "model.safetensors")
     return folder
@@ -68,14 +69,48 @@ def test_a_certificate_holds_the_bound_of_the_discriminator(runs: Path, tmp_path
         assert (one.input.name, one.input.row, one.eps) == ("faces:test", row, eps)
         assert one.bound == pytest.approx(what.discriminator.upper_bound(floats[row : row + 1], eps).item(), abs=1e-6)
         assert (one.shift, one.classes, one.arithmetic) == (1.5, 4, "float32")
-        assert one.confidence == stated(one.bound, 1.5, 4)
+        assert one.confidence == stated(what, one.bound)
         assert what.model.confidence(floats[row : row + 1]).item() <= one.confidence
     assert read(tmp_path / "c.jsonl")[0] == made
     assert [file.name for file in tmp_path.iterdir()] == ["c.jsonl"]
 
 
-def test_an_independent_path_confirms_them(runs: Path, tmp_path: Path) -> None:
-    what = subject(runs / "prood", CPU)
+def test_a_gate_lowers_what_follows_and_no_image_exceeds_it(runs: Path, tmp_path: Path) -> None:
+    what, alone, out = subject(runs / "gated"), subject(runs / "prood"), tmp_path / "c.jsonl"
+    images, eps = inputs(["faces:test"], what.shape, 3), 0.02
+    floats = images.read(range(3))
+    noise = torch.empty(20, *floats.shape).uniform_(-eps, eps, generator=torch.Generator().manual_seed(0))
+    for one, joint, image, moves in zip(
+        certify(what, images, [eps], out=out), certify(alone, images, [eps]), floats, noise.unbind(1), strict=True
+    ):
+        assert (one.bound, one.shift, one.classes) == (joint.bound, joint.shift, joint.classes)
+        assert one.confidence is not None
+        assert one.confidence == pytest.approx(what.upper_bound(image[None], eps).item(), rel=1e-12)
+        assert one.confidence < joint.confidence
+        assert (what.predict((image + moves).clamp(0, 1)).confidence <= one.confidence).all()
+    assert certify(what, images, [eps], out=out) == read(out)[0]
+
+
+def test_what_follows_is_asked_of_the_model_that_a_certificate_is_about(runs: Path, tmp_path: Path) -> None:
+    what, alone, out = subject(runs / "gated"), subject(runs / "prood"), tmp_path / "c.jsonl"
+    images = inputs(["faces:test"], what.shape, 1)
+    (joint,) = certify(alone, images, [0.02], out=out)
+    (gated,) = certify(what, images, [0.02], out=out)
+    assert read(out)[0] == [joint, gated]
+    for forged in (
+        replace(gated, confidence=joint.confidence),
+        replace(gated, confidence=None),
+        replace(gated, shift=0.5),
+        replace(gated, classes=3),
+    ):
+        out.write_text(forged.to_json() + "\n")
+        with pytest.raises(Damaged):
+            certify(what, images, [0.02], out=out)
+
+
+@pytest.mark.parametrize("run", ["prood", "gated"])
+def test_an_independent_path_confirms_them(runs: Path, tmp_path: Path, run: str) -> None:
+    what = subject(runs / run, CPU)
     verifier = Verifier()
     for one in certify(what, inputs(["faces:test"], what.shape, 2), [0.02]):
         assert verifier.verify(one).outcome == "confirmed"
@@ -137,7 +172,7 @@ def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> N
 def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     what = subject(runs / run, CPU)
     value = what.discriminator.covered(load("faces:test").floats([0])).item()
-    threshold = stated(value + 0.05, 1.5, 4) if run == "prood" else value + 0.05
+    threshold = stated(what, value + 0.05) if run == "prood" else value + 0.05
     asked = []
     bound = Discriminator.upper_bound
 
@@ -159,7 +194,8 @@ def test_auto_is_told_the_threshold(runs: Path, tmp_path: Path, run: str, monkey
 
 
 def asked_of(what: Detector, threshold: float) -> float:
-    found = what.rule.at(threshold).stop(what.shift)
+    what.threshold = threshold
+    found, what.threshold = what.stop, None
     assert found is not None
     return found
 
@@ -314,7 +350,7 @@ def test_a_forged_certificate_is_not_taken_over(runs: Path, tmp_path: Path) -> N
         (made,) = certify_images(runs / "prood", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
         (true,) = made.certificates
         lower = true.bound - 60.0
-        forged = replace(true, bound=lower, confidence=confidence or stated(lower, 1.5, 4))
+        forged = replace(true, bound=lower, confidence=confidence or stated(subject(runs / "prood"), lower))
         out.write_text(forged.to_json() + "\n")
         assert read(out)[0][0].intact
         with pytest.raises(ProodError, match=said):

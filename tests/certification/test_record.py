@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from torch import nn
 
 from prood.certification import (
     Certificate,
@@ -17,8 +18,10 @@ from prood.certification import (
     read,
 )
 from prood.certification.certify import stated
-from prood.certification.verify.exact import confidence_is_too_small
+from prood.certification.verify.exact import confidence_is_too_small, in_logit
+from prood.detector import Detector
 from prood.errors import Damaged, NoAccess, Unsupported
+from prood.models import discriminator
 
 ONE = Certificate(
     ImageReference("digits:test", 12, "ab"),
@@ -128,13 +131,16 @@ def test_the_hashes_are_what_the_format_says(tmp_path):
 
 
 def test_the_stated_confidence_is_rounded_up_and_hardly_more():
-    for bound in (-1e30, -800.0, -40.0, -5.0, -1e-3, 0.0, 2.5, 17.0, 40.0, 3e38):
+    g = discriminator("digits", image=(1, 6, 6))
+    for classes in (2, 8, 10, 1000):
+        f = nn.Sequential(nn.Flatten(), nn.Linear(36, classes))
         for shift in (0.0, 3.0, -2.7):
-            for classes in (2, 8, 10, 1000):
-                said = stated(bound, shift, classes)
-                assert not confidence_is_too_small(said, bound, shift, classes)
+            detector = Detector(f, g, shift=shift)
+            for bound in (-1e30, -800.0, -40.0, -5.0, -1e-3, 0.0, 2.5, 17.0, 40.0, 3e38):
+                said, score = stated(detector, bound), in_logit(bound, shift)
+                assert not confidence_is_too_small(said, score, classes)
                 if said < 1:
-                    assert confidence_is_too_small(said * (1 - 2.0**-46), bound, shift, classes)
+                    assert confidence_is_too_small(said * (1 - 2.0**-46), score, classes)
 
 
 @pytest.mark.parametrize("change", [{"bound": -2.0}, {"eps": 0.3}, {"norm": "l2"}, {"seconds": 7.0}, {"digest": "x"}])

@@ -106,7 +106,7 @@ def test_confidences_that_round_to_one(sure):
     # Scores grow with brightness up to 200 while confidences are 1.0 from a score of 38 on.
     grey = torch.linspace(0.3, 0.9, 100)[:, None, None, None].expand(-1, 1, 8, 8)
     detector = Detector(sure)
-    found = detector.calibrate(grey, tpr=0.9, confidence=0.9)
+    found = detector.calibrate(grey, accept=0.9, level=0.9)
     assert len(set(found.scores.tolist())) == 100
     assert found.threshold == 1.0  # rounded, so it accepts more than it must
     dim = torch.linspace(0.0, 1.0, 50)[:, None, None, None].expand(-1, 1, 8, 8)
@@ -134,7 +134,7 @@ def test_calibration_sets_the_threshold(detector, digits):
     assert (found.tpr, found.confidence, len(found)) == (0.95, 0.95, 200)
     # An image ties with itself in whatever batch it comes.
     assert answer.p_value.min() == 2 / 201
-    looser = detector.calibrate(digits[:200], tpr=0.8, confidence=0.9)
+    looser = detector.calibrate(digits[:200], accept=0.8, level=0.9)
     assert looser.index > found.index
     detector.threshold = 0.5
     assert (detector.threshold, detector.calibration) == (0.5, None)

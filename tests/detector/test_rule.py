@@ -57,7 +57,7 @@ def test_every_path_says_the_same_about_an_image(model, picture, tmp_path):
     (row,) = certify_images(Detector.load(tmp_path / "saved"), tmp_path / "saved", [str(picture)], Request(EPS))
     assert row.answer == answer
     assert row.bounds == pytest.approx(list(bounds), rel=CLOSE)
-    assert [one.confidence for one in row.certificates] == [stated(one.bound, 1.5, 8) for one in row.certificates]
+    assert [one.confidence for one in row.certificates] == [stated(detector, one.bound) for one in row.certificates]
     assert row.rejected == "provably"
     assert row.radius >= max(eps for eps, proven in zip(EPS, rejected, strict=True) if proven)
 
@@ -123,8 +123,8 @@ def test_a_cap_is_the_same_of_numbers_arrays_and_tensors(classes):
     assert (bounds >= confidence_of(scores, classes)).all()
     assert bounds.max() == 1
     for level in (0.3, 0.5, 0.9, 0.9999):
-        below = score_below(max(level, 1.01 / classes), classes, shift=3.0)
-        assert confidence_bound(below + 3.0, classes) < max(level, 1.01 / classes)
+        below = score_below(max(level, 1.01 / classes), classes)
+        assert confidence_bound(below, classes) < max(level, 1.01 / classes)
 
 
 def test_a_threshold_is_one_of_the_scores():

@@ -22,6 +22,7 @@ SMALL = {
     "train ccu": ["--set", "train.components=3", "--set", "train.fit_images=200"],
     "evaluate": ["--limit", "2", "--attacks", "fast"],
     "certify": ["--limit", "2"],
+    "calibrate": ["--limit", "2"],
     "asymptotics": ["--directions", "10", "--adversarial", "2"],
 }
 """What makes a command that a page shows quick: the later of two options counts."""

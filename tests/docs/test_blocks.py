@@ -8,6 +8,8 @@ import pytest
 from docs_commands import check, option, read, why_not_run
 from docs_pages import PAGES, Block, blocks, complaint, parsed
 
+from prood.models import Gated, load
+
 PARTS = {page: blocks(page) for page in PAGES}
 SHOWN = [
     pytest.param(words, id=f"{block.where}-{'-'.join(words[:3])}")
@@ -38,6 +40,9 @@ def tutorial(names: dict[str, Any], place: Path) -> None:
 def shift(names: dict[str, Any], place: Path) -> None:
     assert [one.shift for one in names["candidates"]] == list(range(7))
     assert names["chosen"] in names["candidates"]
+    assert isinstance(load(place / "runs" / "strict")[0], Gated)
+    assert isinstance(names["detector"].joint(), Gated)
+    assert not isinstance(load(place / "runs" / "prood-6")[0], Gated)  # a look at the price changes nothing
 
 
 def deploy(names: dict[str, Any], place: Path) -> None:

@@ -33,7 +33,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module
-    for name in ("commands", "recipes", "figures", "diagrams", "drawing"):
+    for name in ("commands", "recipes", "figures", "diagrams", "drawing", "verdict"):
         if name not in before:
             sys.modules.pop(name, None)
 
@@ -60,6 +60,25 @@ def test_generated_pages_and_figures_are_up_to_date(make: ModuleType) -> None:
     for file, text in make.generated().items():
         assert file.is_file(), f"{file.name} is missing: run 'make docs'"
         assert file.read_text(encoding="utf-8") == text, f"{file.name} is not up to date: run 'make docs'"
+
+
+def test_the_plane_of_a_verdict_shows_what_its_page_says(make: ModuleType) -> None:
+    plane = sys.modules["verdict"]
+    text = (DOCS / "verdict.md").read_text(encoding="utf-8")
+    told = {row[0]: row for row in re.findall(r"(?m)^\| ([A-E]) \| (.*?) \| (.*?) \|$", text)}
+    assert set(told) == set(plane.IMAGES)
+    t, gate = plane.THRESHOLD, plane.GATE.inverse(plane.THRESHOLD)
+    for name, (score, g, bound) in plane.IMAGES.items():
+        assert score <= g <= bound
+        verdicts = {
+            (True, True): "accepted",
+            (False, True): "the confidence rejects it; g lets it pass",
+            (True, False): "g alone rejects it; its confidence would pass",
+            (False, False): "both gates reject it",
+        }
+        assert told[name][1] == verdicts[score >= t, g >= gate]
+        assert ("every image in the ball is rejected" in told[name][2]) == (bound < gate)
+    assert all(plane.IMAGES[name][2] > t for name in "AB"), "without λ nothing would be proved about them"
 
 
 def test_every_command_and_option_is_in_the_reference(make: ModuleType) -> None:

@@ -14,8 +14,10 @@ from prood import evaluate
 from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
 from prood.errors import Mismatch, ProodError
-from prood.evaluation import EvaluateOptions, Evaluation, Results, Scores, auc, bootstrap, fpr, read_results
+from prood.evaluation import EvaluateOptions, Evaluation, Results, Scores, auc, bootstrap, fpr, read_results, rejected
 from prood.evaluation.bench import Bench
+from prood.evaluation.metrics import ACCEPT
+from prood.evaluation.words import PROVED
 from prood.models import Confidence, Curve, Discriminator, Fusion, ProoD, Score, score_of
 
 QUICK = APGD(iterations=5, restarts=2)
@@ -39,6 +41,23 @@ def test_the_metrics_are_those_of_the_scores(f, g, inside, outside):
     assert (result.classes, result.images, result.eps, result.seed) == (4, 30, 0.02, 0)
     np.testing.assert_allclose(result.scores.clean, clean, atol=1e-9)
     np.testing.assert_allclose(result.scores.certified, certified, atol=1e-9)
+
+
+def test_what_is_proved_is_what_certified_false_positives_leave_at_every_acceptance(f, g, inside, outside):
+    for model in (g, ProoD(f, g, -3.0), f):
+        (one,) = evaluate(model, inside=inside, outside={"noise": outside["noise"]}, eps=0.001, attacks=QUICK)
+        scores = one.scores
+        kinds = {"certified": scores.certified, "attacked": scores.attacked, "clean": scores.clean}
+        lines = rejected(scores.inside, kinds, ACCEPT)
+        assert lines["certified"].tolist() == [1 - fpr(scores.inside, scores.certified, share) for share in ACCEPT]
+        assert np.all(np.diff(list(lines.values()), axis=0) >= 0)
+        assert one.proved95 == 1 - one.gfpr95
+        for name, share in PROVED.items():
+            assert getattr(one, name) == one.value(name) == lines["certified"][ACCEPT.index(share)]
+            low, high = one.intervals[name]
+            assert 0 <= low <= high <= 1
+        assert lines["clean"].any()
+        assert lines["certified"].any() == (model is g), "a classifier alone proves nothing"
 
 
 def test_a_faster_form_of_a_score_is_searched_and_the_score_itself_is_reported(f, inside, outside):

@@ -9,7 +9,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 import prood.evaluation.metrics as metrics
 from prood.errors import BadValue, ProodError, UnknownName
-from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
+from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, rejected, roc, threshold
+from prood.evaluation.words import PROVED
 
 METRICS = [auc, fpr, auc_ties_half, fpr_out_positive]
 
@@ -50,6 +51,15 @@ def test_fpr_counts_what_reaches_the_largest_threshold_that_keeps_enough(inside,
     t = max(t for t in inside if np.mean(inside >= t) >= tpr)
     assert threshold(inside, tpr) == t
     assert fpr(inside, outside, tpr) == np.mean(outside >= t)
+
+
+@given(scores, scores, st.lists(rates))
+def test_rejected_counts_what_stays_below_the_threshold_at_every_acceptance(inside, outside, accept):
+    found = rejected(inside, {"clean": outside, "none": np.full(3, np.inf)}, accept)
+    below = [np.mean(outside < threshold(inside, share)) for share in accept]
+    np.testing.assert_allclose(found["clean"], below, rtol=0, atol=1e-12)
+    assert found["clean"].tolist() == [1 - fpr(inside, outside, share) for share in accept], "to the last digit"
+    assert found["none"].tolist() == [0] * len(accept), "a bound of infinity proves nothing"
 
 
 @given(scores, scores, rates)
@@ -115,6 +125,17 @@ def test_higher_outside_scores_are_worse(inside, data):
     assert auc_ties_half(inside, lower) >= auc_ties_half(inside, higher)
 
 
+@given(scores, st.data())
+def test_what_is_proved_is_attacked_in_vain_and_what_withstands_an_attack_is_rejected_clean(inside, data):
+    clean = data.draw(scores)
+    attacked = np.maximum(clean, np.resize(data.draw(scores), len(clean)))
+    certified = np.maximum(attacked, np.resize(data.draw(scores), len(clean)))
+    lines = rejected(inside, {"certified": certified, "attacked": attacked, "clean": clean})
+    assert np.all(np.diff(list(lines.values()), axis=0) >= 0)
+    assert all(np.all(np.diff(line) <= 0) for line in lines.values()), "accepting more rejects less"
+    assert {len(line) for line in lines.values()} == {len(metrics.ACCEPT)}
+
+
 @given(scores, scores)
 def test_the_steps_of_the_curve_enclose_the_auc(inside, outside):
     false, true = roc(inside, outside)
@@ -133,6 +154,16 @@ def test_a_bound_of_infinity_loses_always():
     assert auc(inside, bounds) == 0
     assert fpr(inside, bounds) == fpr(inside[:1], bounds) == 1
     np.testing.assert_array_equal(roc(inside[1:], bounds), [[0, 1, 1], [0, 0, 1]])
+
+
+@pytest.mark.parametrize(("outside", "share"), [(-1.0, 1), (0.0, 0), (1.0, 0), (-np.inf, 1), (np.inf, 0)])
+def test_one_image_is_rejected_at_all_acceptances_or_at_none(outside, share):
+    assert set(rejected(np.zeros(1), {"": np.full(1, outside)})[""]) == {share}
+
+
+def test_the_acceptances_of_the_curve_hold_those_that_are_stated():
+    assert set(PROVED.values()) <= set(metrics.ACCEPT)
+    assert (metrics.ACCEPT[0], metrics.ACCEPT[-1]) == (0.5, 0.99)
 
 
 # --- what comes in
@@ -173,7 +204,7 @@ def test_a_rate_is_above_0_and_at_most_1(tpr):
 
 # --- the bootstrap
 
-BOOTSTRAPPED = [("auc", auc), ("fpr", fpr)]
+BOOTSTRAPPED = [("auc", auc), ("fpr", fpr), ("proved80", lambda x, z: 1 - fpr(x, z, 0.8))]
 
 
 def values_of_resamples(metric, inside, outside, resamples, seed):

@@ -58,6 +58,27 @@ def test_numbers_stand_without_their_scores(tmp_path):
     assert one.scores is None
 
 
+def test_provable_shares_that_an_older_file_does_not_state_come_from_its_scores(tmp_path):
+    scores = replace(SCORES, inside=np.arange(10.0), certified=np.array([1.5, 0.5]))
+    old = replace(ONE, gfpr95=1.0, scores=scores)
+    Results((old, replace(old, eps=0.01, proved90=0.25))).save(tmp_path)
+    file = tmp_path / "results.json"
+    content = json.loads(file.read_text())
+    for name in ("proved95", "proved90", "proved80"):
+        content["evaluations"][0].pop(name)
+    file.write_text(json.dumps(content))
+    one, stated = read_results(tmp_path)
+    assert one == old
+    assert one.identity == old.identity == replace(old, proved90=0.5).identity
+    assert [one.proved95, one.proved90, one.proved80] == [None] * 3
+    assert [one.value(name) for name in ("proved95", "proved90", "proved80")] == [0.0, 0.5, 1.0]
+    assert stated.value("proved90") == 0.25
+    (tmp_path / one.scores_file).write_bytes(b"")
+    damaged, _ = read_results(tmp_path)
+    for without in (damaged, replace(one, scores=None)):
+        assert [without.value(name) for name in ("proved95", "proved90", "proved80")] == [0.0, None, None]
+
+
 def test_find_and_lookup():
     other = replace(ONE, eps=0.01)
     results = Results((ONE, other)).plus(replace(other, auc=0.7, seed=1))
@@ -88,7 +109,15 @@ def test_files_that_are_no_results(tmp_path, content, said):
 
 @pytest.mark.parametrize(
     "change",
-    [{"eps": "a"}, {"auc": "a"}, {"intervals": []}, {"intervals": {"auc": [1]}}, {"outside": None}, {"attack": "a"}],
+    [
+        {"eps": "a"},
+        {"auc": "a"},
+        {"intervals": []},
+        {"intervals": {"auc": [1]}},
+        {"outside": None},
+        {"attack": "a"},
+        {"proved90": "a"},
+    ],
 )
 def test_values_of_another_kind_are_damage(tmp_path, change):
     Results((ONE,)).save(tmp_path)

@@ -9,7 +9,7 @@ from torch import nn
 from prood.bounds import BlockedLinear, NegativeLinear, Normalise
 from prood.detector import Detector
 from prood.export import export
-from prood.models import Discriminator, ProoD, discriminator, small
+from prood.models import Discriminator, Gate, Gated, ProoD, discriminator, small
 
 
 def digits_model(seed: int = 0) -> ProoD:
@@ -44,6 +44,13 @@ def odd_model(seed: int = 0) -> ProoD:
 ODD = (3, 13, 17)
 
 
+def gated_model(seed: int = 0) -> Gated:
+    """With caps below what the confidence is of most images, and two knots that are next to each other."""
+    model = digits_model(seed)
+    gate = Gate((-3.0, 2.6, 2.75, 3.2, 3.6), (-8.5, -0.7, 0.9, 1.3, 3.3))
+    return Gated(model.classifier, model.discriminator, gate, model.shift.item()).eval()
+
+
 @pytest.fixture(scope="session")
 def detector() -> Detector:
     return Detector(digits_model(), threshold=0.5, classes=[f"digit {n}" for n in range(8)])
@@ -65,4 +72,16 @@ def odd() -> Detector:
 def odd_file(odd: Detector, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("export") / "odd.onnx"
     export(odd, path, opset=18)
+    return path
+
+
+@pytest.fixture(scope="session")
+def gated() -> Detector:
+    return Detector(gated_model(), threshold=0.5)
+
+
+@pytest.fixture(scope="session")
+def gated_file(gated: Detector, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "gated.onnx"
+    export(gated, path)
     return path

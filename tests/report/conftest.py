@@ -5,8 +5,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from prood.evaluation.metrics import rejected
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.scores import Scores
+from prood.evaluation.words import PROVED
 
 SETS = ("photographs:test", "textures", "text", "faces", "smooth", "uniform", "left-out")
 MODELS = {  # accuracy, mean of the clean scores, whether there is a certificate
@@ -42,6 +44,8 @@ def one(model, outside, eps, *, count=400, gallery=6, channels=1, inside="digits
     shifted = np.clip(images + random.choice([-255 * eps, 255 * eps], images.shape), 0, 255).astype(np.uint8)
     (auc, fpr), (aauc, afpr), (gauc, gfpr) = (above(scores_in, values) for values in (clean, attacked, bound))
     values = {"auc": auc, "aauc": aauc, "gauc": gauc, "fpr95": fpr, "afpr95": afpr, "gfpr95": gfpr}
+    proved = rejected(scores_in, {"": bound}, PROVED.values())[""]
+    values |= dict(zip(PROVED, proved.tolist(), strict=True))
     return Evaluation(
         model, inside, outside, eps, count, **values,
         accuracy=accuracy, classes=None if accuracy is None else 8, attacks="standard", limit=count, seed=seed,

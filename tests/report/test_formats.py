@@ -69,7 +69,7 @@ def markdown_rows(text):
 
 def test_the_markdown_table(results):
     rows = markdown_rows(markdown(results))
-    assert len(rows) == 4 * (2 + 5), "two kinds at two radii"
+    assert len(rows) == 6 * (2 + 5), "three kinds at two radii"
     assert {len(row) for row in rows} == {2 + 7 * 3}
     assert rows[0][:5] == ["model", "Acc", "photographs AUC", "photographs GAUC", "photographs AAUC"]
     table = tables(results)[0]
@@ -110,7 +110,7 @@ def test_the_latex_tables(results):
     text = latex(results)
     assert_balanced(text)
     rows = latex_rows(text)
-    assert len(rows) == 4 * (2 + 5)
+    assert len(rows) == 6 * (2 + 5)
     assert {(said, counted) for said, counted, _ in rows} == {(23, 23)}
     table = tables(results)[0]
     assert rows[2][2][:2] == ["Plain", r"\textbf{99.2}"]
@@ -118,8 +118,9 @@ def test_the_latex_tables(results):
     assert rows[6][2][1:] == [f"\\textbf{{{cell.text}}}" if cell.best else cell.text for cell in table.rows[4].cells]
     assert r"\cmidrule(lr){3-5} \cmidrule(lr){6-8}" in text
     assert r"\cmidrule(lr){21-23}" in text
+    assert rows[-6][2][2:5] == [r"at 95\%", r"at 90\%", r"at 80\%"], "a bare % would end the line"
     for name in ("table", "tabular"):
-        assert text.count(f"\\begin{{{name}}}") == text.count(f"\\end{{{name}}}") == 4
+        assert text.count(f"\\begin{{{name}}}") == text.count(f"\\end{{{name}}}") == 6
     for package in ("booktabs", "xcolor", "graphicx"):
         assert f"\\usepackage{{{package}}}" in text.splitlines()[0]
 
@@ -128,7 +129,7 @@ def test_names_do_not_break_the_latex(nasty):
     text = latex(nasty)
     assert_balanced(text)
     assert {(said, counted) for said, counted, _ in latex_rows(text)} == {(5, 5)}
-    assert text.count(r"\end{table}") == 2, "the name's own is escaped"
+    assert text.count(r"\end{table}") == 3, "the name's own is escaped"
     assert latex_escaped(NASTY) in text
     escaped = r"a\_b {[}2pt{]} 50\% \textasciitilde{} \textbackslash{}x"
     assert latex_escaped("a_b [2pt]\n 50% ~ \\x") == escaped

@@ -8,16 +8,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from prood.evaluation.metrics import threshold
+from prood.evaluation.metrics import fpr, threshold
 from prood.evaluation.results import Results
 from prood.evaluation.scores import Scores
-from prood.report.charts import certified, histogram
+from prood.report.charts import certified, histogram, price_curves
 from prood.report.gallery import confidence, picked, shown_each
 from prood.report.markup import Chart
 from prood.report.page import page
 from prood.report.table import tables
 
-SECTIONS = ["summary", "auc", "fpr", "radius", "scores", "roc", "gallery", "attack"]
+SECTIONS = ["summary", "auc", "fpr", "proved", "price", "radius", "scores", "roc", "gallery", "attack"]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_scores_of_an_attack_that_stopped_early_are_explained(results):
     assert page(Results(tuple(replace(one, stop="auc") for one in results))).count(said) == 2  # scores and gallery
 
 
-@pytest.mark.parametrize("kind", ["auc", "fpr"])
+@pytest.mark.parametrize("kind", ["auc", "fpr", "proved"])
 def test_the_tables_hold_values_marks_and_intervals(results, tree, kind):
     expected = tables(results, kind)
     found = tree.all("table", within=kind)
@@ -175,6 +175,32 @@ def test_a_roc_curve_goes_from_corner_to_corner_and_right_before_up(make_results
     assert attacked == [clean[0], (clean[0][0], clean[-1][1]), clean[-1]]
 
 
+def test_the_price_of_proof_has_three_lines_where_there_is_a_certificate_and_two_elsewhere(results, tree):
+    figures = tree.all("figure", within="price")
+    assert len(figures) == 14
+    for figure in figures:
+        kinds = [classes(path)[1:] for path in tree.all("path", figure, cls="line")]
+        assert len(kinds) == 5 + 5 + 3
+        assert {colour for kind, colour in kinds if kind == "guaranteed"} == {"m2", "m3", "m4"}
+    tips = [dot["text"] for dot in tree.all("circle", figures[0])]
+    one = results["ProoD", "photographs:test", 0.1]
+    shares = {95: one.proved95, 90: one.proved90, 80: one.proved80}
+    assert tips[-3:] == [f"ProoD: {100 * share:.1f}% proved at {at}% accepted" for at, share in shares.items()]
+
+
+def test_the_lines_of_the_price_are_the_shares_that_are_rejected(make_results, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(Chart, "line", lambda _, x, y, kind, tip: drawn.update({kind: (x, y)}))
+    item = make_results(("ProoD",), ("smooth",), (0.1,)).evaluations[0]
+    price_curves([item], "smooth", {"ProoD": "m0"})
+    scores = item.scores
+    kinds = {"clean m0": scores.clean, "attacked m0": scores.attacked, "guaranteed m0": scores.certified}
+    for kind, values in kinds.items():
+        accept, shares = drawn[kind]
+        assert (accept[0], accept[-1]) == (0.5, 0.99)
+        assert list(shares) == [1 - fpr(scores.inside, values, share) for share in accept]
+
+
 def test_a_panel_over_the_radius_for_every_set_with_bands_where_there_is_a_certificate(results, tree):
     figures = tree.all("figure", within="radius")
     assert [tree.all("strong", figure)[0]["text"] for figure in figures][:2] == ["photographs", "textures"]
@@ -249,7 +275,7 @@ def test_strange_statistics_and_missing_parts_do_no_harm(make_results, parse):
     assert legends == ["Plain", "ProoD", "clean", "attacked", "guaranteed"]
     alone = parse(page(Results((replace(bare, attack={}, attacks=None),))))
     assert [entry["text"] for entry in alone.all("li", within="radius")] == ["ProoD", "guaranteed"]
-    assert [section["attrs"]["id"] for section in alone.all("section")] == ["summary", "auc", "fpr", "radius"]
+    assert [section["attrs"]["id"] for section in alone.all("section")] == ["summary", "auc", "fpr", "proved", "radius"]
 
 
 def test_infinite_and_equal_scores_can_be_drawn(make_results, parse):

@@ -239,6 +239,17 @@ def test_the_choice_of_the_shift_and_the_speeds(tmp_path):
         results_page(tmp_path)
 
 
+def test_provable_shares_have_a_table_as_soon_as_one_model_states_them(tmp_path):
+    """The page of files that were published before stays as it is."""
+    title = "Provably rejected at 95 / 90 / 80% accepted, ε = 0.01"
+    write(tmp_path, "a", [evaluation("svhn", 0.01, gfpr95=0.75)])
+    assert title not in tables(results_page(tmp_path))
+    stated = {"gfpr95": 0.5, "proved95": 0.5, "proved90": 0.625, "proved80": 0.75}
+    write(tmp_path, "b", [evaluation("svhn", 0.01, **stated)], title="ProoD")
+    found = tables(results_page(tmp_path))[title]
+    assert [row[2] for row in found] == ["svhn", "25.0 / – / –", "50.0 / 62.5 / 75.0"]
+
+
 def test_the_notes_stand_before_the_tables(tmp_path):
     write(tmp_path, "a.json")
     (tmp_path / "notes.md").write_text("Of svhn *half* the images.\n\nOne seed.\n", encoding="utf-8")
@@ -312,6 +323,10 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     assert f"| dark | 0.01 | {row} |" in text
     (line,) = [line for line in text.splitlines() if line.startswith("| dark | 0.01 |")]
     assert line.endswith("| 3 by fast |")
+    proved = " | ".join(f"{100 * share:.1f}" for share in (found.proved95, found.proved90, found.proved80))
+    assert f" | {100 * found.afpr95:.1f} | {proved} | 3 | " in line
+    without = [replace(one, proved95=None, proved90=None, proved80=None) for one in one.evaluations]
+    assert " proved at " not in card(replace(one, evaluations=tuple(without)), about)
     more = replace(found, attacks=None, aauc=None, afpr95=None, images=400)
     (line,) = [
         line

@@ -48,6 +48,22 @@ def test_the_table_of_false_positives():
     assert marks(table) == [[True, True, False, True], [False, False, True, True]], "smaller is better, accuracy is not"
 
 
+def test_the_table_of_what_is_provably_rejected():
+    shares = {"proved95": 0.125, "proved90": 0.25, "proved80": 0.5}
+    table = only(made("A", **shares), made("B", **shares | {"proved80": 0.75}), kind="proved")
+    assert table.metrics == ("at 95%", "at 90%", "at 80%")
+    assert [texts(row)[1:] for row in table.rows] == [["12.5", "25.0", "50.0"], ["12.5", "25.0", "75.0"]]
+    assert marks(table) == [[True, True, True, False], [True] * 4], "larger is better"
+
+
+def test_an_older_result_without_scores_has_what_its_false_positives_say():
+    table = only(made("A", gauc=0.25), made("B", "faces", gauc=0.5), kind="proved")
+    assert table.metrics == ("at 95%",)
+    assert [texts(row)[1:] for row in table.rows] == [["25.0", "–"], ["–", "50.0"]]
+    table = only(made("A", gauc=0.25, proved90=0.5), made("B", gauc=0.5), kind="proved")
+    assert [texts(row)[1:] for row in table.rows] == [["25.0", "50.0"], ["50.0", "–"]]
+
+
 def test_what_was_not_measured_is_a_dash_and_what_nobody_measured_is_no_column():
     table = only(made("A", "x"), made("A", "y", aauc=None), made("B", "x"))
     assert texts(table.rows[0])[-3:] == ["90.0", "50.0", "–"]
@@ -160,6 +176,13 @@ def test_the_terminals_table_stacks_the_values_of_a_set():
 def test_the_terminals_table_of_false_positives():
     lines = terminal([made("A", auc=0.875, gauc=0.25, aauc=0.5)], kind="fpr").splitlines()
     assert [line.split()[-2:] for line in lines[2:5]] == [["FPR", "12.5"], ["AFPR", "50.0"], ["GFPR", "75.0"]]
+
+
+def test_tables_of_two_kinds_in_the_terminal():
+    console = Console(width=100, file=io.StringIO())
+    console.print(results_table(Results((made("A", proved80=0.25),)), "auc", "proved"))
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert [line[-1] for line in lines if "GAUC" in line or line[:2] == ["at", "80%"]] == ["50.0", "25.0"]
 
 
 @pytest.mark.parametrize("width", [80, 100])

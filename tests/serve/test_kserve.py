@@ -31,7 +31,7 @@ def test_what_there_is(client):
     found = client.get("/v2/models/small").json()
     assert found["inputs"] == [{"name": "images", "datatype": "FP32", "shape": [-1, 1, 28, 28]}]
     assert [one["name"] for one in found["outputs"]] == [
-        "label", "probabilities", "confidence", "p_in", "accepted", "upper_bound"
+        "label", "probabilities", "confidence", "p_in", "accepted", "reason", "upper_bound"
     ]  # fmt: skip
     for path in ("/v2/models/other", "/v2/models/other/ready"):
         assert client.get(path).status_code == 404
@@ -54,10 +54,12 @@ def test_inference_is_the_detectors(client, detector, images, pictures):
         "confidence": "FP64",
         "p_in": "FP64",
         "accepted": "BOOL",
+        "reason": "BYTES",
     }
     found = outputs(answered)
     np.testing.assert_array_equal(found["label"], expected.label)
     np.testing.assert_array_equal(found["accepted"], expected.accepted)
+    assert found["reason"].tolist() == [reason or "" for reason in expected.reason]
     np.testing.assert_allclose(found["probabilities"], expected.probabilities, atol=1e-6)
     np.testing.assert_allclose(found["p_in"], expected.p_in, atol=1e-6)
     as_bytes = outputs(client.post("/v2/models/small/infer", json={"inputs": [tensor(pictures[:3, None], "UINT8")]}))
@@ -83,8 +85,9 @@ def test_a_radius_certifies(client, detector, images):
 def test_without_a_threshold_there_is_no_verdict(service, detector, images):
     client = service(Detector(detector.model))
     found = outputs(client.post("/v2/models/small/infer", json={"inputs": [tensor(images[:1].double().numpy())]}))
-    assert "accepted" not in found
-    assert "accepted" not in [one["name"] for one in client.get("/v2/models/small").json()["outputs"]]
+    assert not {"accepted", "reason"} & set(found)
+    named = {one["name"] for one in client.get("/v2/models/small").json()["outputs"]}
+    assert not {"accepted", "reason"} & named
 
 
 GOOD = {"name": "images", "shape": [1, 1, 28, 28], "datatype": "FP32", "data": [0.5] * 784}

@@ -10,6 +10,7 @@ import pytest
 
 from prood.errors import AlreadyThere, Damaged, Mismatch, NotFound, Unsupported
 from prood.evaluation import Evaluation, Results, evaluate_run, read_results
+from prood.evaluation.words import PROVED
 from prood.models import fingerprint, load, save
 from prood.studies import Published, grouped, publish, read_published
 from prood.studies.publishing import has_news
@@ -89,7 +90,7 @@ def test_the_evaluations_are_those_of_the_run_to_six_digits(runs, tmp_path):
     assert len(one.evaluations) == len(results) == 4
     for published, measured in zip(one.evaluations, results, strict=True):
         assert published.eps == measured.eps  # all digits: it is a setting
-        for name in ("auc", "gauc", "aauc", "fpr95", "gfpr95", "afpr95", "accuracy"):
+        for name in ("auc", "gauc", "aauc", "fpr95", "gfpr95", "afpr95", *PROVED, "accuracy"):
             value = getattr(measured, name)
             assert getattr(published, name) == float(f"{value:.6g}")
         for name in ("images", "certificate", "attacks", "stop", "seed", "machine", "fingerprints"):
@@ -130,6 +131,27 @@ def test_what_was_published_of_the_same_weights_stays(prood_run, tmp_path):
     file.write_text("{")
     with pytest.raises(Damaged, match=r"prood\.json"):
         publish(prood_run, file, **WORDS)
+
+
+def test_provable_shares_that_were_not_published_are_news(prood_run, tmp_path):
+    """Files from before they were stated stay readable, and get them from the scores in the run's folder."""
+    file, results = tmp_path / "out" / "prood.json", prood_run / "results.json"
+    whole = publish(prood_run, file, **WORDS)
+    for path in (file, results):
+        content = json.loads(path.read_text())
+        for evaluation in content["evaluations"]:
+            for name in PROVED:
+                del evaluation[name]
+        path.write_text(json.dumps(content))
+    (old,) = read_published(file.parent)
+    assert {one.proved90 for one in old.evaluations} == {None}
+    assert old.evaluations[0].value("proved95") == 1 - old.evaluations[0].gfpr95
+    assert has_news(prood_run, old)
+    assert publish(prood_run, file, **WORDS) == whole
+    assert not has_news(prood_run, read_published(file.parent)[0])
+    shutil.rmtree(prood_run / "scores")
+    assert not has_news(prood_run, read_published(file.parent)[0])
+    assert publish(prood_run, file, **WORDS) == whole, "what was published stays without the scores"
 
 
 def test_infinities_are_null(prood_run, tmp_path):
@@ -230,11 +252,14 @@ def model(*evaluations: Evaluation, seed: int | None = 0, **change) -> Published
 
 def test_a_guarantee_is_the_tightest_proof_on_the_most_images():
     few = one(gauc=0.9, gfpr95=0.1, images=100, certificate="bab, float32")
-    loose, tight = one(), one(gauc=0.5, gfpr95=0.8, certificate="crown, float32")
+    loose, tight = one(proved80=0.1), one(gauc=0.5, gfpr95=0.8, proved80=0.3, certificate="crown, float32")
     elsewhere = [one("smooth", gauc=0.99), one(eps=0.02, gauc=0.99)]
     found = model(few, tight, loose, *elsewhere)
     assert found.best("gauc", "svhn", 0.01) is tight
     assert found.best("gfpr95", "svhn", 0.01) is tight
+    assert found.best("proved95", "svhn", 0.01) is tight, "what its false positives leave"
+    assert found.best("proved80", "svhn", 0.01) is tight
+    assert found.best("proved90", "svhn", 0.01) is None
     assert found.best("auc", "svhn", 0.01) is loose
     assert found.best("gauc", "svhn", 0.5) is None
     (group,) = grouped([found])

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from prood.detector import Detector
 from prood.errors import Damaged, NotFound, ProodError
-from prood.models import load
+from prood.models import Gate, Gated, load, save
 from prood.training import Recipe, Run, combine, describe, load_recipe, train
 
 
@@ -53,6 +54,22 @@ def test_a_joint_model_says_the_confidence_that_nothing_exceeds(runs: Path) -> N
     stated = float(facts["ceiling"].rpartition(" ")[2])
     assert 0 <= stated - model.ceiling(4) < 1e-4  # type: ignore[operator]  # rounded up, as it is a bound
     assert "training" not in facts
+
+
+def test_a_gated_model_says_where_g_alone_rejects(runs: Path, tmp_path: Path) -> None:
+    joint = load(runs / "joint")[0]
+    gated = Gated(joint.classifier, joint.discriminator, Gate((-1.0, 2.0), (-3.0, 1.0)), 1.0)  # type: ignore[arg-type]
+    about = {"classes": ["a", "b", "c", "d"], "threshold": 0.7}
+    save(gated, tmp_path / "model.safetensors", **about)  # type: ignore[arg-type]
+    facts = describe(tmp_path)
+    assert facts["model"] == "gated joint model"
+    detector = Detector.load(tmp_path)
+    stated = float(facts["gate"].partition("below ")[2].partition(" ")[0])
+    assert stated == pytest.approx(detector.p_in_threshold, rel=1e-3)
+    assert "2 knots" in facts["gate"]
+    save(gated, tmp_path / "free.safetensors")
+    assert "0." not in describe(tmp_path / "free.safetensors")["gate"], "the file states no threshold"
+    assert "gate" not in describe(runs / "joint")
 
 
 def test_a_file_by_itself(runs: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -25,7 +24,7 @@ from prood.certification import Certificate, ImageReference, ModelReference, app
 from prood.data import Images, open_set
 from prood.data.formats.pictures import decode, fit, has_frames
 from prood.data.images import Shape
-from prood.detector import Detector, confidence_bound
+from prood.detector import Detector
 from prood.errors import BadValue, Damaged, Mismatch, Unsupported
 from prood.models import model_path
 
@@ -111,7 +110,7 @@ def certify(
         return [one for radius in request.eps for one in work.made(places, radius, {})]
     check(out)
     with locked(out):
-        there = _there(out)
+        there = _there(out, work)
     processes.barrier()  # all have read what is there before one of them writes
     part = out.with_name(f"{out.name}.part{processes.rank()}")
     for radius in request.eps:
@@ -122,12 +121,12 @@ def certify(
     processes.barrier()
     if processes.is_main():
         with locked(out):  # another call may be at the same file
-            write_text(out, "".join(f"{one.to_json()}\n" for one in _there(out).values()))
+            write_text(out, "".join(f"{one.to_json()}\n" for one in _there(out, work).values()))
             for file in _parts(out):
                 file.unlink()
     processes.barrier()
     with locked(out):
-        there = _there(out)
+        there = _there(out, work)
     for radius in request.eps:  # what has no bound is not in the file, but an answer
         left = [place for place, key in zip(places, work.keys(places, radius), strict=True) if key not in there]
         there |= {_key(one): one for one in work.made(left, radius, there)}
@@ -158,8 +157,7 @@ class _Work:
     def made(self, places: Sequence[int], eps: float, there: Mapping[Key, Certificate]) -> Iterator[Certificate]:
         """The certificates of these images that are not there; they are made a batch at a time."""
         detector, norm, method = self.detector, self.request.norm, self.request.method
-        shift, classes = detector.shift, detector.rule.classes
-        stop = detector.rule.stop(shift) if method == "auto" else None
+        stop = detector.stop if method == "auto" else None
         for start in range(0, len(places), self.request.batch):
             group = places[start : start + self.request.batch]
             images, keys = self._read(group), self.keys(group, eps)
@@ -170,25 +168,34 @@ class _Work:
             found = detector.bound_of_g(images[missing], eps, stop, method=method, norm=norm).tolist()
             seconds = round((time.perf_counter() - began) / len(missing), 6)
             for number, bound in zip(missing, found, strict=True):
-                said = None if classes is None else stated(bound, shift, classes)
-                image = keys[number][0]
-                yield Certificate(image, self.reference, norm, eps, method, bound, shift, classes, said, seconds)
+                said, image = stated(detector, bound), keys[number][0]
+                facts = bound, detector.shift, detector.rule.classes, said, seconds
+                yield Certificate(image, self.reference, norm, eps, method, *facts)
+
+    def contradicts(self, one: Certificate) -> bool:
+        """Whether it says what does not follow from its bound. About another model, only that one's file can tell."""
+        if one.model.sha256 != self.reference.sha256:
+            return False
+        if (one.shift, one.classes) != (self.detector.shift, self.detector.rule.classes):
+            return True
+        said, follows = one.confidence, stated(self.detector, one.bound)
+        return said != follows and (said is None or follows is None or not math.isclose(said, follows, rel_tol=1e-12))
 
 
-def stated(bound: float, shift: float, classes: int) -> float:
-    """The confidence that follows from ḡ: b + Δ is added in float32, as the model does, and the cap rounded up."""
-    with np.errstate(over="ignore"):
-        return confidence_bound(float(np.float32(bound) + np.float32(shift)), classes)
+def stated(detector: Detector, bound: float) -> float | None:
+    """The confidence that follows from a bound of g; None for a bare discriminator."""
+    if detector.rule.classes is None:
+        return None
+    score = detector.score.bound_from(torch.tensor([bound], dtype=torch.float64, device=detector.device))
+    return detector.rule.bound(score.item())
 
 
-def _there(out: Path) -> dict[Key, Certificate]:
+def _there(out: Path, work: _Work) -> dict[Key, Certificate]:
     """The certificates of the result and of what interrupted calls have left beside it."""
     files = [out] if out.is_file() else []
     found = [one for file in [*files, *_parts(out)] for one in read(file)[0]]
     for one in found:
-        meant = None if one.classes is None else stated(one.bound, one.shift, one.classes)
-        follows = meant is None or (one.confidence is not None and math.isclose(one.confidence, meant, rel_tol=1e-12))
-        if not one.intact or not follows:
+        if not one.intact or work.contradicts(one):
             raise Damaged(f"a certificate of {one.input.name} in {out} was changed after it was written: remove it")
     return {_key(one): one for one in found}
 

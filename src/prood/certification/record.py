@@ -40,7 +40,10 @@ class ModelReference:
 
 @dataclass(frozen=True)
 class Certificate:
-    """`bound` is one of g, without the shift; `classes` and `confidence` are None for a bare discriminator."""
+    """`bound` is one of g, without the shift; `classes` and `confidence` are None for a bare discriminator.
+
+    `confidence` follows from `bound`, the shift and the gate of the model, where it has one.
+    """
 
     input: ImageReference
     model: ModelReference

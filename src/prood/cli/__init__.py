@@ -10,13 +10,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from prood.cli.calibrating import calibrate
 from prood.cli.data import data
 from prood.cli.deploying import export, serve, wrap
 from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
 from prood.cli.showing import info, report, results
-from prood.cli.training import ListsMethods, combine, fuse, quickstart, recipes, train
+from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
 from prood.errors import ProodError
 from prood.version import __version__
 
@@ -29,7 +30,21 @@ app = typer.Typer(
 app.command()(quickstart)
 app.command()(recipes)
 app.command(cls=ListsMethods)(train)
-for one in (combine, fuse, wrap, evaluate, report, results, compare, certify, asymptotics, verify, serve, export, info):
+for one in (
+    combine,
+    wrap,
+    calibrate,
+    evaluate,
+    report,
+    results,
+    compare,
+    certify,
+    asymptotics,
+    verify,
+    serve,
+    export,
+    info,
+):
     app.command()(one)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(data, name="data")

@@ -44,7 +44,7 @@ def evaluate(
     device: Device = None,
     module: Modules = None,
 ) -> None:
-    """Score, certify and attack: AUC, GAUC, AAUC and the false positive rates, into each run's results.json.
+    """Score, certify and attack: AUC, GAUC, AAUC, false positives and what is provably rejected, into results.json.
 
     A shipped model has no folder of its own: its results go into runs/shipped/NAME.
 
@@ -61,7 +61,7 @@ def evaluate(
     for run in runs:
         results = evaluation.evaluate_run(run, inside=inside, outside=names, eps=radii, console=shown, **options)
         if processes.is_main():
-            shown.print(report.results_table(results))
+            shown.print(report.results_table(results, "auc", "proved"))
     processes.stop()
 
 

@@ -29,7 +29,7 @@ def report(
     from prood.report import results_table
 
     results = gather(runs)
-    console().print(results_table(results))
+    console().print(results_table(results, "auc", "proved"))
     folder = out or (runs[0] if len(runs) == 1 else Path(os.path.commonpath([run.resolve().parent for run in runs])))
     for ending in ("html", "md", "tex", "csv"):
         results.report(folder / f"report.{ending}")

@@ -1,4 +1,4 @@
-"""prood quickstart, recipes, train, combine and fuse: how models are made"""
+"""prood quickstart, recipes, train and combine: how models are made"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, console
+from prood.cli.options import Discriminator, Modules, Prior, RecipeName, Resume, console
 from prood.errors import BadValue
 
 
@@ -119,40 +119,4 @@ def combine(
     if chosen is None:
         raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
     training.combine(classifier, discriminator, run, shift=chosen)
-    print(f"wrote {run}")
-
-
-def fuse(
-    classifier: Annotated[Path, Argument(help="Run or file of a trained classifier, or of a joint model.")],
-    discriminator: Annotated[Path, Argument(help="Run or file of a trained discriminator.")],
-    run: Annotated[Path, Option(help="Folder for the fused model.")],
-    recipe: Annotated[str, Option(help="The recipe of both: it names the held-back images.")] = "quickstart",
-    auc_drop: Annotated[
-        float, Option(help="So many points may the AUC be below the classifier's, for a higher GAUC.")
-    ] = 0.5,
-    eps: Annotated[float | None, Option(help="Radius of the GAUC; else the discriminator's.")] = None,
-    shift: Annotated[float | None, Option(help="Δ, added to all scores: how sure the model sounds.")] = None,
-    prior: Prior = None,
-    resume: Resume = False,
-    device: Device = None,
-) -> None:
-    """Fuse a classifier and a discriminator by a curve that is fitted on held-back images.
-
-    More than one shift: a guaranteed AUC as high as can be, at the AUC that you ask for. The certificate is that of the
-    discriminator, as for every joint model.
-    """
-    from prood import studies, training
-    from prood.studies.fusing import FuseOptions
-    from prood.studies.shift import choice_of_shift
-
-    both, options = training.load_recipe(recipe), FuseOptions(auc_drop, choice_of_shift(shift, prior) or 0.0, eps)
-    made = studies.fuse(classifier, discriminator, run, recipe=both, options=options, resume=resume, device=device)
-    print(f"on held-back images: the classifier alone has AUC {made.classifier_auc:.2%}")
-    for title, one in (("fused", made.fitted), ("with the best single shift", made.single)):
-        print(f"{title}: AUC {one.auc:.2%}, GAUC {one.gauc:.2%} (at most {made.ceiling:.2%} with this discriminator)")
-    least = made.classifier_auc - auc_drop / 100
-    if made.fitted.auc < least:
-        print(
-            f"no curve has the AUC that was asked for, {least:.2%}: this is the highest; a better discriminator helps"
-        )
     print(f"wrote {run}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,15 @@ from prood.detector.rule import _NO_THRESHOLD, Rule
 from prood.errors import BadValue
 from prood.models.confidence import Floats
 
+Reason = Literal["confidence", "discriminator"]
+
 
 @dataclass(frozen=True)
 class Answer:
-    """The prediction about one image; `accepted` is None without a threshold, `p_value` without a calibration."""
+    """The prediction about one image; `accepted` is None without a threshold, `p_value` without a calibration.
+
+    `reason` says which gate rejects the image, and is None where it is accepted: see `Prediction.reason`.
+    """
 
     label: int
     name: str
@@ -24,6 +30,7 @@ class Answer:
     p_in: float
     accepted: bool | None
     p_value: float | None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +44,8 @@ class Prediction:
 
     A bare discriminator knows no classes: the label is −1, the name "–", and `confidence`, what the threshold is
     compared with, is g.
+
+    `cap` is the highest score that g allows: λ(g + Δ) of a gated model, g + Δ of another one, g of a discriminator.
     """
 
     label: NDArray[np.int64]
@@ -47,11 +56,20 @@ class Prediction:
     rule: Rule
     p_value: Floats | None
     probabilities: Floats
+    cap: Floats
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
         """confidence ≥ threshold, the one comparison by which an image is accepted."""
         return self.rule.accepts(self.confidence)
+
+    @property
+    def reason(self) -> tuple[Reason | None, ...]:
+        """Which gate rejects each image: "discriminator" where g alone does, else "confidence"; None: accepted.
+
+        Where g alone rejects an image, no classifier would get it accepted. Only such a rejection can be proved.
+        """
+        return tuple(self.rule.reasons(self.confidence, self.rule.value(self.cap)).tolist())
 
     @property
     def threshold(self) -> float | None:
@@ -68,6 +86,7 @@ class Prediction:
             float(self.p_in[place]),
             None if self.threshold is None else bool(self.rule.accepts(self.confidence[place])),
             None if self.p_value is None else float(self.p_value[place]),
+            self.rule.reasons(self.confidence[place], self.rule.value(self.cap[place])).item(),
         )
 
     def __iter__(self) -> Iterator[Answer]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from prood import bounds, processes
@@ -17,12 +15,13 @@ from prood.bounds.radius import nested
 from prood.detector import files
 from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
-from prood.detector.inputs import Images, Shape, read
+from prood.detector.gates import Schedule, Spent, gated, ungated
+from prood.detector.inputs import Images, radius_of, read, shape_of
+from prood.detector.outputs import Outputs, outputs_of, probabilities
 from prood.detector.rule import Rule
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
 from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, logistic
-from prood.models.joint import confidence_logit
 
 
 class Detector:
@@ -54,7 +53,7 @@ class Detector:
     ) -> None:
         self.device = processes.device(str(device))
         self.model = _model(model, discriminator, shift).to(self.device).eval()
-        self.shape = self.discriminator.image if image is None else _shape(image)
+        self.shape = self.discriminator.image if image is None else shape_of(image)
         self.count = self._count()
         if isinstance(self.model, ProoD):
             classes = self.model.classes if classes is None else tuple(classes)
@@ -94,17 +93,43 @@ class Detector:
         self.rule = self.rule.at(threshold)
         self.calibration = self.tpr = None
 
+    @property
+    def p_in_threshold(self) -> float | None:
+        """Below this p(in) g alone rejects an image, up to rounding; None without a threshold."""
+        if self.threshold is None or not isinstance(self.model, ProoD):
+            return None if self.threshold is None else logistic(self.threshold)
+        return self.model.p_in_at(self.threshold, self.count)
+
     def calibrate(
-        self, images: Images, *, tpr: float = 0.95, confidence: float = 0.95, batch: int = 256
+        self,
+        images: Images,
+        *,
+        accept: float = 0.95,
+        level: float = 0.95,
+        provable: Spent = None,
+        batch: int = 256,
+        **old: float,
     ) -> Calibration:
         """Set the threshold from in-distribution images that the model was not trained on, with a guarantee.
 
-        With probability at least `confidence` over the draw of these images, a new one from the same distribution is
-        accepted with probability at least `tpr`: see `prood.detector.calibration`. The model's weights stay as they
-        are. It takes 59 images for the default values.
+        With probability at least `level` over the draw of these images, a new one from the same distribution is
+        accepted with probability at least `accept`: see `prood.detector.calibration`. It takes 59 images by default.
+
+        `provable` is the share of the false rejections that g alone may spend (docs/verdict.md): the more, the more
+        verdicts are proved, and the more images outside pass. Half of the images then make the model's gate, and the
+        other half the threshold. With 0 the model has no gate, with None the one that it has. The weights stay.
         """
-        *_, scores = self._outputs(images, batch)
-        found = calibrated(scores, self.rule.value(scores), tpr=tpr, confidence=confidence)
+        accept, level = old.pop("tpr", accept), old.pop("confidence", level)  # their names before
+        if old:
+            raise TypeError(f"calibrate has no argument {min(old)!r}")
+        model = self.model if provable is None else ungated(self.joint())
+        seen = self._outputs(images, batch, model)
+        scores = seen.scores
+        schedule = Schedule(provable or 0.0) if isinstance(provable, float | int | None) else provable
+        if schedule.end > 0:
+            model, scores = gated(self.joint(), schedule, scores, seen.g)
+        found = calibrated(scores, self.rule.value(scores), tpr=accept, confidence=level)
+        self.model = model
         self.use(found)
         return found
 
@@ -115,18 +140,19 @@ class Detector:
 
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
-        logits, g, scores = self._outputs(images, batch)
-        labels = logits.argmax(1) if self.count else np.full(len(g), -1)
-        confidence, p_in = self.rule.value(scores), logistic(g)
+        found = self._outputs(images, batch)
+        labels = found.logits.argmax(1) if self.count else np.full(len(found.g), -1)
+        confidence, p_in = self.rule.value(found.scores), logistic(found.g)
         return Prediction(
             label=labels,
             name=tuple(self.classes[label] if self.count else "–" for label in labels),
             confidence=confidence,
             p_in=p_in,
-            score=scores,
+            score=found.scores,
             rule=self.rule,
-            p_value=None if self.calibration is None else self.calibration.p_values(scores),
-            probabilities=_probabilities(logits, p_in, labels, confidence) if self.count else logits,
+            p_value=None if self.calibration is None else self.calibration.p_values(found.scores),
+            probabilities=probabilities(found.logits, p_in, labels, confidence) if self.count else found.logits,
+            cap=found.caps,
         )
 
     def certify(
@@ -136,7 +162,7 @@ class Detector:
 
         Without a threshold there is only the bound. The radius is searched up to the whole of [0, 1]^d.
         """
-        radius = _radius(eps)
+        radius = radius_of(eps)
         found, radii = [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
             bound = self.upper_bound(stack, radius, method=method, norm=norm)
@@ -151,7 +177,7 @@ class Detector:
         self, images: Images, eps: Sequence[float], *, batch: int = 64, **options: Unpack[bounds.Options]
     ) -> Floats:
         """The bounds (N, R) at several radii: what is proven about a ball holds for those inside it."""
-        radii, found = [_radius(one) for one in eps], [np.zeros((0, len(eps)))]
+        radii, found = [radius_of(one) for one in eps], [np.zeros((0, len(eps)))]
         for stack in read(images, self.shape, batch=batch):
             found.append(np.stack([self.upper_bound(stack, radius, **options) for radius in radii], 1))
         return self.nested(np.concatenate(found), radii)
@@ -163,12 +189,12 @@ class Detector:
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The bound for each image of a batch as `read` gives it, with one radius for all or one for each."""
-        stop = self.rule.stop(self.shift) if options.get("method") == "auto" else None  # others give the same anyway
+        stop = self.stop if options.get("method") == "auto" else None  # others give the same anyway
         return _array(self._bound(images, eps, stop, **options))
 
     def certified_radius(self, images: Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The radius up to which each image of a batch provably stays rejected, by bisection; NaN: it is not."""
-        stop, norm = self.rule.stop(self.shift), options.get("norm", "linf")
+        stop, norm = self.stop, options.get("norm", "linf")
 
         def bound(some: Tensor, eps: Tensor) -> Tensor:
             return self._bound(some, eps, stop, **options)
@@ -183,11 +209,17 @@ class Detector:
         radii = eps.to(self.device) if isinstance(eps, Tensor) else eps
         return self.discriminator.upper_bound(images.to(self.device), radii, threshold=stop, **options)
 
+    @property
+    def stop(self) -> float | None:
+        """The g below which a bound surely is below the threshold: there a search for better bounds may end."""
+        score = self.rule.stop()
+        return self.model.g_at(score) if isinstance(self.model, ProoD) and score is not None else score
+
     @torch.no_grad()
     def anywhere(self, points: Tensor) -> tuple[Floats, Floats]:
         """Confidences and p(in) of any numbers at all: `predict` refuses pixels outside [0, 1]."""
-        _, g, scores = self._pass(points)
-        return self.rule.value(scores), logistic(g)
+        found = outputs_of(self.model, points.to(self.device))
+        return self.rule.value(found.scores), logistic(found.g)
 
     def to(self, device: str | torch.device) -> Detector:
         """Move the model, in place as `nn.Module.to` does."""
@@ -222,7 +254,8 @@ class Detector:
         """The number of classes, 0 of a bare discriminator; a grey image shows that both networks take such images."""
         try:
             with torch.no_grad():
-                return int(self._pass(torch.full((1, *self.shape), 0.5))[0].shape[1])
+                grey = torch.full((1, *self.shape), 0.5, device=self.device)
+                return int(outputs_of(self.model, grey).logits.shape[1])
         except (RuntimeError, ValueError) as error:
             raise Mismatch(f"the model does not take images of shape {self.shape}: {first_line(error)}") from None
 
@@ -233,47 +266,19 @@ class Detector:
         return self.rule.bound(self.model.shifted(of_g) if isinstance(self.model, ProoD) else of_g)
 
     @torch.no_grad()
-    def _outputs(self, images: Images, batch: int) -> tuple[Floats, Floats, Floats]:
-        """The classifier's logits (N, K), g + Δ, and the scores log((c − 1/K)/(1 − c)), or g."""
-        self.model.eval()
-        parts = [(np.zeros((0, self.count)), np.zeros(0), np.zeros(0))]
+    def _outputs(self, images: Images, batch: int, model: ProoD | Discriminator | None = None) -> Outputs:
+        """Of the detector's model, or of another one for the same images."""
+        model = (self.model if model is None else model).eval()
+        parts = [Outputs(np.zeros((0, self.count)), np.zeros(0), np.zeros(0), np.zeros(0))]
         for stack in read(images, self.shape, batch=batch):
-            parts.append(self._pass(stack))
-            if np.isnan(parts[-1][2]).any():
+            parts.append(outputs_of(model, stack.to(self.device)))
+            if np.isnan(parts[-1].scores).any():
                 raise Diverged("the model's confidence is NaN: look for the weight that makes it so")
-        logits, g, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
-        return logits, g, scores
-
-    def _pass(self, images: Tensor) -> tuple[Floats, Floats, Floats]:
-        some = images.to(self.device)
-        if isinstance(self.model, ProoD):
-            logits, g = self.model.logits(some), self.model.in_logit(some)
-            return _array(logits), _array(g), _array(confidence_logit(logits, g))
-        g = self.model.covered(some)
-        return np.zeros((len(g), 0)), _array(g), _array(g)
-
-
-def _probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
-    """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    inside = weights / weights.sum(1, keepdims=True)
-    found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
-    np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
-    return np.asarray(found)
+        return Outputs(*(np.concatenate(some) for some in zip(*parts, strict=True)))
 
 
 def _array(values: Tensor) -> Floats:
     return values.detach().double().cpu().numpy()
-
-
-def _radius(eps: float) -> float:
-    try:
-        radius = float(eps)
-    except (TypeError, ValueError):
-        raise BadValue(f"eps is one radius for all images, not {eps!r}: call certify once for each") from None
-    if not (radius >= 0 and math.isfinite(radius)):
-        raise BadValue(f"eps is a finite radius and not negative: not {radius}")
-    return radius
 
 
 def _model(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
@@ -286,10 +291,3 @@ def _model(model: nn.Module, discriminator: Discriminator | None, shift: float |
     if discriminator is None:
         raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
     return ProoD(model, discriminator, 0.0 if shift is None else shift)
-
-
-def _shape(image: Sequence[int]) -> Shape:
-    if len(image) != 3:
-        raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)}")
-    channels, height, width = image
-    return int(channels), int(height), int(width)

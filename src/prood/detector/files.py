@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from torch import nn
 from prood.atomic import write_text
 from prood.detector.calibration import Calibration
 from prood.errors import Damaged, Mismatch, NoAccess
-from prood.models import fingerprint
+from prood.models import MODEL_FILE, Metadata, fingerprint, save
 
 if TYPE_CHECKING:
     from prood.detector.detector import Detector
@@ -28,6 +29,14 @@ def save_calibration(detector: Detector, folder: Path) -> None:
         facts = {name: getattr(found, name) for name in _NUMBERS}
         facts |= {"weights": fingerprint(detector.model), "scores": found.scores.tolist()}
         write_text(folder / CALIBRATION_FILE, json.dumps(facts))
+
+
+def keep(detector: Detector, folder: Path, about: Metadata) -> None:
+    """Write the detector into the folder of a model, with all else that its file said (`about`)."""
+    named = {one.name for one in fields(about)} - {"architecture", "version", "format"}
+    facts = {name: getattr(about, name) for name in named} | {"threshold": detector.threshold, "tpr": detector.tpr}
+    save_calibration(detector, folder)
+    save(detector.model, folder / MODEL_FILE, **facts)
 
 
 def calibration(path: Path, model: nn.Module) -> Calibration | None:

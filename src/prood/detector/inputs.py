@@ -10,6 +10,7 @@ What each of them becomes is float32 in [0, 1], (N, C, H, W), and what is said o
   with several frames the first counts, of a Pillow image the one that it stands at.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -112,3 +113,20 @@ def _check_range(stack: Tensor, start: int) -> None:
         raise BadValue(f"image {start + place} has a pixel that is NaN: look where it comes from")
     where = f"image {start + place} has pixels from {low:g} to {high:g}"
     raise BadValue(f"{where}: they must lie in [0, 1]; divide bytes by 255, leave the normalisation to the model")
+
+
+def shape_of(image: Sequence[int]) -> Shape:
+    if len(image) != 3:
+        raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)}")
+    channels, height, width = image
+    return int(channels), int(height), int(width)
+
+
+def radius_of(eps: float) -> float:
+    try:
+        radius = float(eps)
+    except (TypeError, ValueError):
+        raise BadValue(f"eps is one radius for all images, not {eps!r}: call certify once for each") from None
+    if not (radius >= 0 and math.isfinite(radius)):
+        raise BadValue(f"eps is a finite radius and not negative: not {radius}")
+    return radius

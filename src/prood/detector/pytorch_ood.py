@@ -40,7 +40,7 @@ class OutlierScore:
     def fit(self, data_loader: Iterable[Any]) -> OutlierScore:
         """Calibrate on the images of a loader's batches (x, y), without those that y < 0 marks as outliers."""
         kept = [x[(y >= 0).to(x.device)] for x, y in data_loader]
-        self.detector.calibrate(kept, tpr=self.tpr, confidence=self.confidence)
+        self.detector.calibrate(kept, accept=self.tpr, level=self.confidence)
         return self
 
     def fit_features(self, x: Tensor, y: Tensor) -> OutlierScore:

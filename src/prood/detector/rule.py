@@ -55,11 +55,11 @@ class Rule:
         """No image with g + Δ ≤ `in_logit` has a value above this (Eq. 4)."""
         return in_logit if self.classes is None else confidence_bound(in_logit, self.classes)
 
-    def stop(self, shift: float) -> float | None:
-        """The g below which the bound is surely below the threshold: there a search for better bounds may end."""
+    def stop(self) -> float | None:
+        """A score whose bound is surely below the threshold, and hardly any smaller than those whose is not."""
         if self.threshold is None or self.classes is None:
             return self.threshold
-        return score_below(self.threshold, self.classes, shift)
+        return score_below(self.threshold, self.classes)
 
     def accepts(self, value: Any) -> NDArray[np.bool_]:
         """value ≥ threshold."""
@@ -68,6 +68,18 @@ class Rule:
     def rejects(self, bound: Any) -> NDArray[np.bool_]:
         """bound < threshold: every image in the ball is provably rejected."""
         return np.asarray(bound < self.required)
+
+    def reasons(self, value: Any, cap: Any) -> NDArray[Any]:
+        """Which gate rejects: "discriminator", "confidence", or None where an image is accepted or nothing decides.
+
+        `cap` is the highest value that g allows. Where it is below the threshold, g alone rejects, whatever the
+        classifier says; so every image of a ball that is provably rejected has the reason "discriminator".
+        """
+        if self.threshold is None:
+            return np.full(np.shape(value), None)
+        found = np.where(self.accepts(cap), "confidence", "discriminator").astype(object)
+        found[self.accepts(value)] = None
+        return found
 
     def reach(self, found: Floats, bounds: Floats, eps: Sequence[float]) -> Floats:
         """How far each image (N,) provably stays rejected; NaN where it does not.

@@ -31,7 +31,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sci
 
     def fit(self, X: Any, y: Any = None) -> OutlierDetector:
         detector = copy.copy(self.detector)  # the same model, with a threshold of its own
-        found = detector.calibrate(self._images(X), tpr=self.tpr, confidence=self.confidence, batch=self.batch)
+        found = detector.calibrate(self._images(X), accept=self.tpr, level=self.confidence, batch=self.batch)
         self.detector_ = detector
         self.offset_ = found.score
         self.n_features_in_ = math.prod(detector.shape)

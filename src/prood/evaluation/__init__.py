@@ -2,7 +2,7 @@
 
 from prood.evaluation.bench import BoundViolated
 from prood.evaluation.evaluator import evaluate
-from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, roc, threshold
+from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, rejected, roc, threshold
 from prood.evaluation.options import EvaluateOptions
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
 from prood.evaluation.runs import evaluate_run, gather, parse_radii
@@ -25,6 +25,7 @@ __all__ = [
     "gather",
     "parse_radii",
     "read_results",
+    "rejected",
     "roc",
     "threshold",
 ]

@@ -18,10 +18,11 @@ from prood.attacks import Compiled
 from prood.data import ImageSet
 from prood.errors import Damaged, Mismatch, Unsupported, first_line
 from prood.evaluation.bench import Bench
-from prood.evaluation.metrics import auc, fpr, intervals
+from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
+from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
 
 Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
@@ -131,9 +132,12 @@ def _evaluation(settings: dict[str, Any], scores: Scores, attack: dict[str, Any]
     kinds = {"": scores.clean, "g": scores.certified} | ({} if scores.attacked is None else {"a": scores.attacked})
     values: dict[str, Any] = {letter + "auc": auc(scores.inside, outside) for letter, outside in kinds.items()}
     values |= {letter + "fpr95": fpr(scores.inside, outside) for letter, outside in kinds.items()}
+    proved = rejected(scores.inside, {"g": scores.certified}, PROVED.values())["g"]
+    values |= dict(zip(PROVED, proved.tolist(), strict=True))
     ends = intervals(scores.inside, kinds, seed=settings["seed"])
     named = {"auc": "auc", "fpr": "fpr95"}
     between = {letter + name: list(ends[metric][letter]) for letter in kinds for metric, name in named.items()}
+    between |= {name: list(ends[name]["g"]) for name in PROVED}
     return Evaluation(**settings, **values, images=len(scores.clean), intervals=between, attack=attack, scores=scores)
 
 

@@ -8,7 +8,8 @@ scores that do not beat it. A bootstrap resample changes these numbers, but not 
 once, and c is a running sum of how often each x was drawn.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prood.errors import BadValue, Diverged, UnknownName
-from prood.evaluation.words import Kind
+from prood.evaluation.words import PROVED
 from prood.models.confidence import order_statistic, threshold_at
 
 Floats = NDArray[np.float64]
@@ -25,6 +26,8 @@ Values = Tensor | NDArray[np.floating[Any]]
 
 CHUNK = 2**18  # images drawn at a time by the bootstrap: a few arrays of 2 MB, which caches like
 TPR = 0.95
+ACCEPT = tuple(count / 200 for count in range(100, 199))
+"""Where the price of proof is drawn: 50% to 99% of the in-distribution accepted, in steps of half a percent."""
 
 
 def auc(inside: Values, outside: Values) -> float:
@@ -44,6 +47,19 @@ def fpr(inside: Values, outside: Values, tpr: float = TPR) -> float:
     """
     inside, outside = _read(inside), _read(outside)
     return float(_fpr(_places(inside, outside), len(inside), tpr))
+
+
+def rejected(inside: Values, outsides: Mapping[str, Values], accept: Iterable[float] = ACCEPT) -> dict[str, Floats]:
+    """P(h(z) < t) at each t = `threshold(inside, share)`, for shares of the in-distribution that are accepted.
+
+    This is 1 − `fpr`, for several scores of out-distribution images by name. With certified bounds it is the share that
+    is provably rejected. A bound of +∞ is below no threshold: without a certificate nothing is proved.
+    """
+    inside, shares = _read(inside), tuple(accept)
+    places = {name: _places(inside, _read(values)) for name, values in outsides.items()}
+    return {
+        name: np.array([_rejected(counts, len(inside), share) for share in shares]) for name, counts in places.items()
+    }
 
 
 def threshold(inside: Values, tpr: float = TPR) -> float:
@@ -80,8 +96,9 @@ def roc(inside: Values, outside: Values) -> tuple[Floats, Floats]:
 def intervals(
     inside: Values, outsides: Mapping[str, Values], *, resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> dict[str, dict[str, tuple[float, float]]]:
-    """Percentile intervals of "auc" and "fpr" for several scores of the same out-distribution images, by name.
+    """Percentile intervals of several scores of the same out-distribution images, by metric and name.
 
+    The metrics are "auc", "fpr", and the shares that are `rejected` under the names of `PROVED`.
     In- and out-distribution images are drawn anew, with replacement. What is drawn depends on the seed and the two
     sizes alone: clean, attacked and certified scores share their resamples, and the ends of their intervals are ordered
     as the values are. The ends are values of resamples, not interpolated.
@@ -114,7 +131,7 @@ def intervals(
 
 
 def bootstrap(
-    metric: Kind, inside: Values, outside: Values, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
+    metric: str, inside: Values, outside: Values, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> tuple[float, float]:
     """The percentile interval of one metric of one kind of scores; see `intervals`."""
     if metric not in _OF_COUNTS:
@@ -150,7 +167,15 @@ def _fpr(not_above: Counts, size: int, tpr: float = TPR) -> Floats:
     return np.asarray(reaching / not_above.shape[-1])
 
 
-_OF_COUNTS: dict[str, Callable[[Counts, int], Floats]] = {"auc": _auc, "fpr": _fpr}
+def _rejected(not_above: Counts, size: int, accept: float) -> Floats:
+    return 1 - _fpr(not_above, size, accept)
+
+
+_OF_COUNTS: dict[str, Callable[[Counts, int], Floats]] = {
+    "auc": _auc,
+    "fpr": _fpr,
+    **{name: partial(_rejected, accept=share) for name, share in PROVED.items()},
+}
 
 
 def _draws(inside: int, outside: int, resamples: int, seed: int) -> Iterator[tuple[Counts, Counts]]:

@@ -13,7 +13,9 @@ from typing import Any
 
 from prood.atomic import locked, write_text
 from prood.errors import Damaged, Unsupported
+from prood.evaluation.metrics import TPR, rejected
 from prood.evaluation.scores import Scores, StoredScores
+from prood.evaluation.words import PROVED
 from prood.version import __version__
 
 RESULTS_FILE = "results.json"
@@ -26,8 +28,10 @@ FORMAT = 2
 class Evaluation:
     """One model against one out-distribution at one radius. Fractions of 1, in the paper's convention.
 
-    `aauc` and `afpr95` are None where no attack was run, `accuracy` where the model does not classify. `intervals`
-    are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost.
+    `aauc` and `afpr95` are None where no attack was run, `accuracy` where the model does not classify. `proved90` is
+    the share of images that are provably rejected when 90% of the in-distribution is accepted. Older files do not state
+    it: ask for `value("proved90")`. `intervals` are 95% bootstrap intervals by the name of the metric. `attack` says
+    what the attack did and cost.
     """
 
     model: str
@@ -41,6 +45,9 @@ class Evaluation:
     gfpr95: float
     aauc: float | None = None
     afpr95: float | None = None
+    proved95: float | None = None
+    proved90: float | None = None
+    proved80: float | None = None
     accuracy: float | None = None
     classes: int | None = None  # None for a score that is no confidence, such as a bare discriminator's
     certificate: str = ""  # method of the bound, and the arithmetic that it covers
@@ -61,6 +68,18 @@ class Evaluation:
         """16 hex digits of everything that decides the outcome: an evaluation that is there need not be repeated."""
         names = ("model", "inside", "outside", "eps", "certificate", "attacks", "stop", "limit", "seed", "fingerprints")
         return identity(**{name: getattr(self, name) for name in names})
+
+    def value(self, metric: str) -> float | None:
+        """A metric by its name. A provable share that an older file does not state comes from the stored scores."""
+        stated: float | None = getattr(self, metric)
+        if stated is not None or metric not in PROVED:
+            return stated
+        if PROVED[metric] == TPR:
+            return 1 - self.gfpr95
+        with suppress(Damaged):  # then it is missing, as without scores
+            if self.scores is not None:
+                return float(rejected(self.scores.inside, {"": self.scores.certified}, [PROVED[metric]])[""].item())
+        return None
 
     @property
     def scores_file(self) -> str:
@@ -199,7 +218,7 @@ def check_kinds(made: Evaluation) -> None:
     """A TypeError for values of another kind than they should be: others rely on these."""
     kinds: dict[Any, tuple[str, ...]] = {
         int | float: ("eps", "images", "auc", "gauc", "fpr95", "gfpr95"),
-        int | float | None: ("aauc", "afpr95", "accuracy", "classes", "limit", "seconds"),
+        int | float | None: ("aauc", "afpr95", *PROVED, "accuracy", "classes", "limit", "seconds"),
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
     }

@@ -4,11 +4,14 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Literal
 
-Kind = Literal["auc", "fpr"]
+Kind = Literal["auc", "fpr", "proved"]
 METRICS: dict[Kind, dict[str, str]] = {
     "auc": {"auc": "AUC", "gauc": "GAUC", "aauc": "AAUC"},
     "fpr": {"fpr95": "FPR", "gfpr95": "GFPR", "afpr95": "AFPR"},
+    "proved": {"proved95": "at 95%", "proved90": "at 90%", "proved80": "at 80%"},
 }
+PROVED = {"proved95": 0.95, "proved90": 0.9, "proved80": 0.8}
+"""The share of the in-distribution that is accepted where the share that is provably rejected is stated."""
 MISSING = "–"
 
 

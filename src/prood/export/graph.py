@@ -4,19 +4,18 @@ The bound is ḡ(x) over the ℓ∞ ball, in float64, by the same rules and the 
 `prood.bounds.upper_bound(method="best")`; docs/export.md has the argument.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.overrides import TorchFunctionMode
 
 from prood.bounds import BlockedLinear, Box, NegativeLinear, Normalise, concretise, relax
 from prood.bounds.concrete import finish, scalar
 from prood.bounds.rounding import SMALLEST
 from prood.errors import Unsupported
+from prood.export.gating import Gating
 from prood.export.layers import FixedNegative, Rectifier, twin
-from prood.models import Discriminator, ProoD
+from prood.export.portable import Portable, sigmoid
+from prood.models import Discriminator, Gated, ProoD
 from prood.models.confidence import confidence_bound
 from prood.models.discriminators import beyond_images
 
@@ -28,23 +27,6 @@ ROOM = 2.0**-40
 
 _HALF = 2.0**-24 * (1 + 2.0**-20)
 """What rounding to float32 may change of a number, relative to it; and room for our own roundings in float64."""
-
-
-class Portable(TorchFunctionMode):
-    """What an export cannot express, by something that it can.
-
-    `nextafter` becomes a step of at least as much: all that the rules do with it is to move ends outwards. Halves of a
-    batch are taken by a shape, and not by the number of images in it.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.nextafter:
-            x, towards = args
-            step = x.abs() * torch.finfo(x.dtype).eps + SMALLEST
-            return torch.where(towards > 0, x + step, x - step)
-        if func is Tensor.chunk and args[1:] == (2,):
-            return args[0].unflatten(0, (2, -1)).unbind(0)
-        return func(*args, **(kwargs or {}))
 
 
 def ball(images: Tensor, eps: Tensor) -> Box:
@@ -100,6 +82,7 @@ class Graph(nn.Module):
         self.proof = Proof(nn.Sequential(*map(twin, layers)))
         self.register_buffer("shift", model.shift.detach().double())
         self.guard = model.discriminator.guard
+        self.gate = Gating(model) if isinstance(model, Gated) and len(model.knots) else None
 
     def forward(self, images: Tensor, logits: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logits = logits.double()
@@ -108,10 +91,14 @@ class Graph(nn.Module):
         if self.guard:  # nothing on images, which is what the proof is about
             g = g - self.guard * beyond_images(images.double())
         inside, outside = sigmoid(g)[:, None], sigmoid(-g)[:, None]
-        classes = logits.shape[1]
-        exact = torch.softmax(logits, 1) * inside + outside * (1 / classes)
+        classes, own = logits.shape[1], torch.softmax(logits, 1)
+        exact = own * inside + outside * (1 / classes)
         confidence = exact.amax(1).clamp(max=1)
-        upper_bound = confidence_bound(self.in_logit_bound(images, eps), classes, sigmoid, ROOM)
+        bound = self.in_logit_bound(images, eps)
+        if self.gate is not None:
+            exact, confidence = self.gate.limit(exact, confidence, g)
+            bound = self.gate.bound(bound)
+        upper_bound = confidence_bound(bound, classes, sigmoid, ROOM)
         proven = ((images >= 0) & (images <= 1)).flatten(1).all(1) & (eps >= 0)  # false for NaN
         upper_bound = torch.where(proven, upper_bound, 1.0)
         return in_order_of(logits, exact), inside[:, 0], confidence, upper_bound
@@ -123,12 +110,6 @@ class Graph(nn.Module):
         bound: Tensor = functional_call(self.proof, wide, (images, eps)) + self.shift
         bound = torch.maximum(bound, bound.float().double())
         return torch.where((bound < 0) & (bound > -SMALLEST), 0.0, bound)  # some processors take subnormals for zero
-
-
-def sigmoid(x: Tensor) -> Tensor:
-    """σ(x) with all its digits, however small: that of the runtime is 1 − σ(−x) below zero, and 0 from −37 on."""
-    small = torch.exp(-x.abs())
-    return torch.where(x < 0, small, 1.0) / (1 + small)
 
 
 def in_order_of(logits: Tensor, exact: Tensor) -> Tensor:

@@ -180,6 +180,15 @@ def _select(writer: Writer, node: fx.Node, value: fx.Node, axis: int, place: int
     return writer.add("Gather", writer.names[value], writer.constant(place, torch.int64), axis=axis)
 
 
+@operator("index.Tensor")
+def _index(writer: Writer, node: fx.Node, value: fx.Node, places: list[fx.Node | None]) -> str:
+    """Entries along the first axis."""
+    (place,) = places[:1] if len(places) == 1 else [None]
+    if place is None or kind_of(place) != torch.int64:
+        raise Unsupported(f"the bound uses {node.target} with {places}, which the export does not know")
+    return writer.add("Gather", writer.names[value], writer.names[place], axis=0)
+
+
 @operator("unbind.int")
 def _unbind(writer: Writer, node: fx.Node, value: fx.Node, *axis: int) -> str:
     """Along the first axis; `getitem` takes the parts."""
@@ -192,11 +201,16 @@ TABLE["<built-in function getitem>"] = lambda writer, node, value, place: _selec
 
 
 @operator("pad.default")
-def _pad(writer: Writer, node: fx.Node, value: fx.Node, pads: list[int]) -> str:
+def _pad(
+    writer: Writer, node: fx.Node, value: fx.Node, pads: list[int], mode: str = "constant", fill: Any = None
+) -> str:
+    if mode != "constant":
+        raise Unsupported(f"the bound uses {node.target} with {mode!r}, which the export does not know")
     pairs = list(zip(pads[::2], pads[1::2], strict=True))[::-1]  # torch begins with the last axis
     pairs = [(0, 0)] * (value.meta["val"].ndim - len(pairs)) + pairs
     amounts = writer.numbers(*(before for before, _ in pairs), *(after for _, after in pairs))
-    return writer.add("Pad", writer.names[value], amounts)
+    fills = [] if fill is None else [writer.constant(fill, kind_of(node))]
+    return writer.add("Pad", writer.names[value], amounts, *fills)
 
 
 @operator("permute.default")

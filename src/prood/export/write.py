@@ -23,7 +23,8 @@ from prood.export.graph import INPUTS, OUTPUTS, Graph
 from prood.export.operators import TABLE
 from prood.export.translate import trace, translate
 from prood.extras import require_packages
-from prood.models import Fusion, ProoD, fingerprint, model_path
+from prood.models import Gated, ProoD, fingerprint, model_path
+from prood.models.fusion import Rescored
 from prood.models.wrapped import wrapped_parts
 from prood.version import __version__
 
@@ -74,7 +75,8 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         source, model = model_path(model), Detector.load(model)
         facts["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
     detector = model if isinstance(model, Detector) else Detector(model)
-    if isinstance(detector.joint(), Fusion):
+    joint = detector.joint()
+    if isinstance(joint, Rescored) and not isinstance(joint, Gated):
         raise Unsupported("a fused model cannot be exported yet: export a joint model, of 'prood combine' say")
     facts |= {
         "version": __version__,
@@ -83,6 +85,8 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         "shift": repr(detector.shift),
         "weights": fingerprint(detector.model),
     }
+    if isinstance(joint, Gated) and len(joint.knots):
+        facts["gate"] = json.dumps({"knots": joint.gate.knots, "caps": joint.gate.caps})
     facts |= {"norm": "linf", "method": "best", "arithmetic": "float32"}
     if detector.threshold is not None:
         facts["threshold"] = repr(detector.threshold)

@@ -9,6 +9,7 @@ from prood.models.classifiers import compact, resnet18, resnet50, small
 from prood.models.discriminators import SIZES, Discriminator, discriminator
 from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_metadata, rounded, save
 from prood.models.fusion import Curve, Fusion, product_logit
+from prood.models.gated import Gate, Gated
 from prood.models.joint import ProoD, confidence_logit, fuse
 from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
@@ -21,6 +22,8 @@ __all__ = [
     "Curve",
     "Discriminator",
     "Fusion",
+    "Gate",
+    "Gated",
     "InLogit",
     "Metadata",
     "ProoD",

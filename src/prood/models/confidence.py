@@ -48,13 +48,18 @@ def confidence_bound(score: T, classes: int, sigmoid: Callable[[T], T] = logisti
     return np.minimum(cap, 1.0) if isinstance(cap, np.ndarray) else min(cap, 1.0)
 
 
-def score_below(threshold: float, classes: int, shift: float = 0.0) -> float:
-    """A score (less the shift) whose confidence bound is surely below the threshold, and hardly any smaller."""
+def score_at(threshold: float, classes: int) -> float:
+    """The score s of a confidence, up to rounding."""
     share = (checked_threshold(threshold) - 1 / classes) * classes / (classes - 1)
     if not 0 < share < 1:
         return -math.inf if share <= 0 else math.inf
-    logit = math.log(share) - math.log1p(-share)
-    return logit - shift - 1e-6 * (1 + abs(logit))
+    return math.log(share) - math.log1p(-share)
+
+
+def score_below(threshold: float, classes: int) -> float:
+    """A score whose confidence bound is surely below the threshold, and hardly any smaller."""
+    score = score_at(threshold, classes)
+    return score - 1e-6 * (1 + abs(score)) if math.isfinite(score) else score
 
 
 def checked_threshold(threshold: float) -> float:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from prood import pretrained
 from prood.atomic import write_bytes
-from prood.errors import Damaged, NoAccess, NotFound, Unsupported
+from prood.errors import BadValue, Damaged, NoAccess, NotFound, Unsupported
 from prood.models.architectures import FORMAT, Metadata, build, spec_of
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
@@ -94,7 +94,10 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
     model = build(metadata.architecture)
     if wrong := _mismatch(model.state_dict(), tensors):
         raise Damaged(f"{model_path(path)} does not hold the model that it describes: {wrong}")
-    model.load_state_dict(tensors)
+    try:
+        model.load_state_dict(tensors)
+    except BadValue as error:
+        raise Damaged(f"{model_path(path)} holds a damaged model: {error}") from None
     for part in wrapped_parts(model):
         part.attach(model_path(path).parent)
     if isinstance(model, ProoD):

@@ -74,7 +74,29 @@ def with_confidence_logit(logits: Tensor, target: Tensor) -> Tensor:
     return torch.where((target > own)[:, None], more, less)
 
 
-class Fusion(ProoD):
+class Rescored(ProoD):
+    """A joint model of Eq. 3 with another score than its own, one that never exceeds g + Δ (`scored`).
+
+    Its classifier has f's classes in f's order, but says otherwise how sure it is. Eq. 4 holds for every classifier, so
+    the certificate is that of the joint model.
+    """
+
+    def classified(self, logits: Tensor, in_logit: Tensor) -> Tensor:
+        """Logits in the classifier's order, with which Eq. 3 has the confidence of the score; float64.
+
+        With S the score and G = g + Δ, theirs is s′ with σ(S) = σ(s′)·σ(G), that is
+        e^(−s′) = (e^(−S) − e^(−G)) / (1 + e^(−G)).
+        """
+        in_logit = in_logit.double()
+        score = self.scored(logits, in_logit)
+        gap = torch.log(-torch.expm1(score - in_logit).clamp(max=-1e-30))  # where the confidence is all that g allows
+        return with_confidence_logit(logits, score - gap + F.softplus(-in_logit))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images).float()
+
+
+class Fusion(Rescored):
     """The joint model with the score F(s, g) + Δ, where s is the classifier's own score and F a `Curve`.
 
     It is a joint model of Eq. 3 with another classifier, which has f's classes in f's order but says otherwise how sure
@@ -97,24 +119,10 @@ class Fusion(ProoD):
         """That of the constructor, its numbers rounded to float32."""
         return Curve(*self.numbers.tolist())
 
-    def scored(self, own: Tensor, in_logit: Tensor) -> Tensor:
+    def scored(self, logits: Tensor, in_logit: Tensor) -> Tensor:
         """The fused score, which never exceeds g + Δ; float64."""
         in_logit, shift = in_logit.double(), self.shift.double()
-        return torch.minimum(self.curve(confidence_logit(own), in_logit - shift) + shift, in_logit)
-
-    def logits(self, images: Tensor) -> Tensor:
-        """Logits in the classifier's order, with which Eq. 3 has the fused confidence; float64.
-
-        With S the fused score and G = g + Δ, theirs is s′ with σ(S) = σ(s′)·σ(G), that is
-        e^(−s′) = (e^(−S) − e^(−G)) / (1 + e^(−G)).
-        """
-        own, in_logit = self.own_logits(images), self.in_logit(images).double()
-        score = self.scored(own, in_logit)
-        gap = torch.log(-torch.expm1(score - in_logit).clamp(max=-1e-30))  # where the confidence is all that g allows
-        return with_confidence_logit(own, score - gap + F.softplus(-in_logit))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return super().forward(images).float()
+        return torch.minimum(self.curve(confidence_logit(logits), in_logit - shift) + shift, in_logit)
 
 
 @architecture("fusion")

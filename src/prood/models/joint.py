@@ -11,7 +11,14 @@ from torch.nn import functional as F
 from prood import bounds
 from prood.errors import BadValue, Unsupported
 from prood.models.architectures import Metadata, Spec, architecture, build, spec_of
-from prood.models.confidence import checked_threshold, confidence_bound, confidence_of, score_below
+from prood.models.confidence import (
+    checked_threshold,
+    confidence_bound,
+    confidence_of,
+    logistic,
+    score_at,
+    score_below,
+)
 from prood.models.discriminators import Discriminator
 
 TINY = torch.finfo(torch.float64).tiny  # under a logarithm, so that exactly equal logits have a finite score
@@ -89,28 +96,32 @@ class ProoD(nn.Module):
         """Reject an image whose confidence is below it; None where no file states one."""
         return None if self.about is None else self.about.threshold
 
-    def own_logits(self, images: Tensor) -> Tensor:
+    def logits(self, images: Tensor) -> Tensor:
         """The classifier's own logits."""
         logits = self.classifier(images)
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
             raise Unsupported("the classifier must return logits of shape (images, classes) with two classes or more")
         return logits
 
-    def logits(self, images: Tensor) -> Tensor:
-        """What Eq. 3 takes for the classifier's: its own logits."""
-        return self.own_logits(images)
+    def scored(self, logits: Tensor, in_logit: Tensor) -> Tensor:
+        """log((c − 1/K)/(1 − c)) for the confidence c, from the classifier's logits and g + Δ."""
+        return confidence_logit(logits, in_logit)
 
-    def scored(self, own: Tensor, in_logit: Tensor) -> Tensor:
-        """log((c − 1/K)/(1 − c)) for the confidence c, from the classifier's own logits and g + Δ."""
-        return confidence_logit(own, in_logit)
+    def capped(self, in_logit: Tensor) -> Tensor:
+        """The highest score that an image with this g + Δ may have, whatever the classifier says."""
+        return in_logit
+
+    def classified(self, logits: Tensor, in_logit: Tensor) -> Tensor:
+        """The logits that Eq. 3 takes for the classifier's: its own."""
+        return logits
 
     def in_logit(self, images: Tensor) -> Tensor:
         """g(x) + Δ, the logit of p(in-distribution | x), in arithmetic that certificates cover."""
         return self.discriminator.covered(images) + self.shift
 
     def forward(self, images: Tensor) -> Tensor:
-        logits = self.logits(images)
-        fused, order = fuse(logits, self.in_logit(images)), logits.argsort(1)
+        logits, in_logit = self.logits(images), self.in_logit(images)
+        fused, order = fuse(self.classified(logits, in_logit), in_logit), logits.argsort(1)
         # Without the inversions that rounding makes, by a unit in the last place, among near ties.
         return torch.empty_like(fused).scatter(1, order, fused.gather(1, order).cummax(1).values)
 
@@ -121,12 +132,12 @@ class ProoD(nn.Module):
 
     def confidence(self, images: Tensor) -> Tensor:
         """max_y p(y|x) in float64, from its logit: so it never exceeds the cap of the same g, nor leaves [1/K, 1]."""
-        own = self.own_logits(images)
-        return confidence_of(self.scored(own, self.in_logit(images)), own.shape[1])
+        logits = self.logits(images)
+        return confidence_of(self.scored(logits, self.in_logit(images)), logits.shape[1])
 
     def predict(self, images: Tensor) -> Tensor:
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
-        return self.own_logits(images).argmax(1)
+        return self.logits(images).argmax(1)
 
     def upper_bound(
         self, images: Tensor, eps: float | Tensor, *, threshold: float | None = None, **options: Unpack[bounds.Options]
@@ -136,8 +147,8 @@ class ProoD(nn.Module):
         `threshold` is a confidence: the methods "auto" and "bab" stop where the bound is below it.
         """
         with torch.no_grad():
-            classes = self.own_logits(images[:1]).shape[1]
-        of_g = None if threshold is None else score_below(threshold, classes, self.shift.item())
+            classes = self.logits(images[:1]).shape[1]
+        of_g = None if threshold is None else self.g_at(score_below(threshold, classes))
         return confidence_bound(self.in_logit_bound(images, eps, threshold=of_g, **options), classes)
 
     def in_logit_bound(
@@ -146,8 +157,16 @@ class ProoD(nn.Module):
         """ḡ(x) + Δ; the sum is the one that `in_logit` makes, and rounding keeps the order."""
         return self.shifted(self.discriminator.upper_bound(images, eps, threshold=threshold, **options))
 
+    def g_at(self, score: float) -> float:
+        """The g from which a ball's score is bounded by `score`, up to rounding."""
+        return score - self.shift.item()
+
+    def p_in_at(self, threshold: float, classes: int) -> float:
+        """The p(in) below which g alone rejects an image at this threshold of the confidence, up to rounding."""
+        return logistic(self.g_at(score_at(threshold, classes)) + self.shift.item())
+
     def shifted(self, bound: Tensor) -> Tensor:
-        """ḡ + Δ for bounds ḡ of the discriminator, however they were found."""
+        """The bound of the score, ḡ + Δ, for bounds ḡ of the discriminator, however they were found."""
         bound = bound + self.shift
         # Where a processor flushes subnormal numbers to zero, a sum just below zero becomes zero.
         return torch.where((bound < 0) & (bound > -torch.finfo(bound.dtype).tiny), 0, bound)
@@ -166,7 +185,7 @@ class ProoD(nn.Module):
 
     def ceiling(self, classes: int) -> float:
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""
-        return confidence_of(self.discriminator.last.bias.detach() + self.shift, classes).item()
+        return confidence_of(self.shifted(self.discriminator.last.bias.detach()), classes).item()
 
 
 @architecture("prood")

@@ -97,7 +97,7 @@ class JointConfidence(Score):
         return self.model.scored(quick_logits(self.model.classifier, images), g)
 
     def logits(self, images: Tensor) -> Tensor:
-        return self.model.own_logits(images)
+        return self.model.logits(images)
 
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Tensor:
         return self.model.in_logit_bound(images, eps, **options).double()

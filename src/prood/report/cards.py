@@ -11,7 +11,8 @@ from prood.atomic import write_text
 from prood.evaluation.words import METRICS, MISSING, percent, radius_text
 from prood.models import Metadata, build, read_metadata
 from prood.report.formats import escaped, markdown_table
-from prood.report.results import RADIUS
+from prood.report.results import RADIUS, states_verdicts
+from prood.report.table import VERDICTS
 from prood.studies.lab import Lab
 from prood.studies.published import Published, method_of
 
@@ -62,7 +63,8 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "## What was measured",
         "In percent. AUC, GAUC and AAUC: of the images as they are, proved for every image within ε, and under attack; "
         "FPR, GFPR and AFPR likewise, at a threshold that 95% of the in-distribution pass. Where fewer images were "
-        "attacked than certified, AAUC may lie below GAUC.",
+        "attacked than certified, AAUC may lie below GAUC."
+        + (f" Proved at 95, 90 and 80%: {VERDICTS}" if states_verdicts(published.evaluations) else ""),
         _measured(published),
         "## Limits",
         LIMITS.format(more=_more(published)),
@@ -82,6 +84,8 @@ def _network(spec: dict[str, Any]) -> str:
 
 def _measured(published: Published) -> str:
     metrics = METRICS["auc"] | METRICS["fpr"]
+    if states_verdicts(published.evaluations):
+        metrics |= {name: f"proved {heading}" for name, heading in METRICS["proved"].items()}
     lines = [["test set", "ε", *metrics.values(), "images", "certified by", "attacked"]]
     for outside in published.sets:
         for eps in published.radii:
@@ -89,7 +93,7 @@ def _measured(published: Published) -> str:
             proof, attack, clean = best["gauc"], best["aauc"], best["auc"]
             if clean is None:
                 continue
-            cells = [MISSING if one is None else percent(getattr(one, metric)) for metric, one in best.items()]
+            cells = [MISSING if one is None else percent(one.value(metric) or 0.0) for metric, one in best.items()]
             facts = [f"{clean.images:,}", method_of(proof) if proof and proof.gauc > 0 else MISSING]
             facts += [f"{attack.images:,} by {escaped(str(attack.attacks))}" if attack else MISSING]
             lines.append([escaped(outside), radius_text(eps), *cells, *facts])

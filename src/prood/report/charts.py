@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prood.evaluation.metrics import roc, threshold
+from prood.evaluation.metrics import ACCEPT, rejected, roc, threshold
 from prood.evaluation.results import Evaluation
-from prood.evaluation.words import percent, radius_text
-from prood.report.markup import Axis, Chart, Html, element, nice_ticks
+from prood.evaluation.scores import Scores
+from prood.evaluation.words import PROVED, percent, radius_text
+from prood.report.markup import Axis, Chart, Floats, Html, element, nice_ticks
 
 BINS = 48
 KINDS = {"inside": "in-distribution", "clean": "clean", "attacked": "attacked", "certified": "certified"}
 SHARES = {0: "0", 0.01: "1%", 0.05: "5%", 0.1: "10%", 0.2: "20%", 0.4: "40%", 0.7: "70%", 1: "100%"}
+ACCEPTED = {share: f"{100 * share:g}" for share in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)}
 UNIT = {0.0: "0", 0.25: "25", 0.5: "50", 0.75: "75", 1.0: "100"}
 
 
@@ -72,24 +74,62 @@ def histogram(evaluation: Evaluation, outside: str) -> Html | None:
 
 def roc_curves(evaluations: Sequence[Evaluation], outside: str, colours: Mapping[str, str]) -> Html | None:
     """True over false positive rate of all models: clean (solid), attacked (dashed) and guaranteed (dotted)."""
-    shown = [(item, item.scores) for item in evaluations if item.scores is not None]
+    shown = _scored(evaluations)
     if not shown:
         return None
-    models = ", ".join(item.model for item, _ in shown)
-    label = f"ROC curves on {outside} at ε = {radius_text(shown[0][0].eps)} of {models}"
+    label = f"ROC curves on {outside} {_of(shown)}"
     x = Axis(-0.015, 1.015, UNIT, "out-distribution accepted, %")
     y = Axis(0, 1.015, UNIT, "in-distribution accepted, %")
     chart = Chart(label, x, y, size=(280, 250))
     for item, scores in shown:
-        proved = scores.certified if certified(item) else None
-        kinds = {"clean": scores.clean, "attacked": scores.attacked, "guaranteed": proved}
-        for (kind, values), area in zip(kinds.items(), (item.auc, item.aauc, item.gauc), strict=True):
-            if values is not None:
-                false, true = roc(scores.inside, values)
-                tip = f"{item.model}, {kind}" + (f": {percent(area)}" if area is not None else "")
-                # Ties lose: the curve goes right before it goes up.
-                chart.line(np.repeat(false, 2)[1:], np.repeat(true, 2)[:-1], f"{kind} {colours[item.model]}", tip)
+        areas = {"clean": item.auc, "attacked": item.aauc, "guaranteed": item.gauc}
+        for kind, values in _drawn(item, scores).items():
+            false, true = roc(scores.inside, values)
+            tip = f"{item.model}, {kind}" + (f": {percent(area)}" if (area := areas[kind]) is not None else "")
+            # Ties lose: the curve goes right before it goes up.
+            chart.line(np.repeat(false, 2)[1:], np.repeat(true, 2)[:-1], f"{kind} {colours[item.model]}", tip)
     return figure(outside, chart)
+
+
+def price_curves(evaluations: Sequence[Evaluation], outside: str, colours: Mapping[str, str]) -> Html | None:
+    """The share of the out-distribution that is rejected over the share of the in-distribution that is accepted.
+
+    Strokes as in `roc_curves`; the guaranteed line is 1 − GFPR, with a dot at each share of `PROVED`.
+    """
+    shown = _scored(evaluations)
+    if not shown:
+        return None
+    label = f"Out-distribution rejected over in-distribution accepted on {outside} {_of(shown)}"
+    x = Axis(0.49, 1.0, ACCEPTED, "in-distribution accepted, %")
+    y = Axis(-0.015, 1.015, UNIT, "out-distribution rejected, %")
+    chart = Chart(label, x, y, size=(280, 250))
+    for item, scores in shown:
+        kinds, colour = _drawn(item, scores), colours[item.model]
+        for kind, shares in rejected(scores.inside, kinds).items():
+            chart.line(ACCEPT, shares, f"{kind} {colour}", f"{item.model}, {kind}")
+        if "guaranteed" in kinds:
+            at = list(PROVED.values())
+            (shares,) = rejected(scores.inside, {"": scores.certified}, at).values()
+            tips = [
+                f"{item.model}: {percent(y)}% proved at {100 * x:g}% accepted" for x, y in zip(at, shares, strict=True)
+            ]
+            chart.dots(at, shares, colour, tips)
+    return figure(outside, chart)
+
+
+def _scored(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, Scores]]:
+    return [(item, item.scores) for item in evaluations if item.scores is not None]
+
+
+def _of(shown: Sequence[tuple[Evaluation, Scores]]) -> str:
+    return f"at ε = {radius_text(shown[0][0].eps)} of {', '.join(item.model for item, _ in shown)}"
+
+
+def _drawn(item: Evaluation, scores: Scores) -> dict[str, Floats]:
+    """The scores that have a curve, by the name of its stroke."""
+    kinds = {"clean": scores.clean, "attacked": scores.attacked}
+    kinds |= {"guaranteed": scores.certified if certified(item) else None}
+    return {kind: values for kind, values in kinds.items() if values is not None}
 
 
 def over_radius(evaluations: Sequence[Evaluation], outside: str, colours: Mapping[str, str]) -> Html | None:

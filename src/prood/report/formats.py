@@ -8,8 +8,8 @@ from dataclasses import fields
 from typing import Protocol
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.words import METRICS, MISSING, radius_text
-from prood.report.table import GREY_NOTE, MEANING, WHAT, Table, tables
+from prood.evaluation.words import METRICS, MISSING, PROVED, radius_text
+from prood.report.table import GREY_NOTE, MEANING, VERDICTS, WHAT, Table, tables
 from prood.studies.rows import Statistic
 
 _LATEX = {
@@ -74,9 +74,13 @@ def _title(table: Table) -> str:
     return f"{WHAT[table.kind]} in percent, in-distribution {table.inside}, ε = {radius_text(table.eps)}"
 
 
+def _all_tables(results: Results) -> list[Table]:
+    return [table for kind in METRICS for table in tables(results, kind)]
+
+
 def markdown(results: Results) -> str:
-    parts = ["# Out-of-distribution detection", MEANING]
-    for table in tables(results) + tables(results, "fpr"):
+    parts = ["# Out-of-distribution detection", MEANING, VERDICTS]
+    for table in _all_tables(results):
         heads = [f"{name} {metric}" for name in table.sets for metric in table.metrics]
         lines = [["model", "Acc", *map(escaped, heads)]]
         for row in table.rows:
@@ -91,7 +95,7 @@ def markdown(results: Results) -> str:
 def latex(results: Results) -> str:
     head = "% Needs \\usepackage{booktabs}, \\usepackage{xcolor} and \\usepackage{graphicx}.\n"
     head += f"% Bold: the best. Grey: {GREY_NOTE}."
-    return "\n\n".join([head, *map(_latex_table, tables(results) + tables(results, "fpr"))]) + "\n"
+    return "\n\n".join([head, *map(_latex_table, _all_tables(results))]) + "\n"
 
 
 def latex_escaped(text: str) -> str:
@@ -102,7 +106,7 @@ def _latex_table(table: Table) -> str:
     step, count = len(table.metrics), len(table.sets)
     sets = [f"\\multicolumn{{{step}}}{{c}}{{{latex_escaped(name)}}}" for name in table.sets]
     rules = " ".join(f"\\cmidrule(lr){{{first}-{first + step - 1}}}" for first in range(3, 3 + step * count, step))
-    body = [["", "", *sets], ["Model", "Acc", *table.metrics * count]]
+    body = [["", "", *sets], ["Model", "Acc", *map(latex_escaped, table.metrics * count)]]
     for row in table.rows:
         plain = r"\textcolor{{gray}}{{{}}}" if row.grey else "{}"
         cells = [(r"\textbf{{{}}}" if cell.best else plain).format(latex_escaped(cell.text)) for cell in row.cells]
@@ -125,12 +129,13 @@ def csv_text(results: Results) -> str:
     """One line per evaluation, repeated ones too: all scalar fields, then the ends of the intervals; fractions of 1."""
     nested = {"intervals", "attack", "fingerprints", "scores"}
     scalars = [item.name for item in fields(Evaluation) if item.name not in nested]
-    known = dict.fromkeys(["accuracy", *METRICS["auc"], *METRICS["fpr"]])
+    known = dict.fromkeys(["accuracy", *METRICS["auc"], *METRICS["fpr"], *METRICS["proved"]])
     measured = list(known | dict.fromkeys(name for item in results for name in item.intervals))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*scalars, *(f"{name}_{end}" for name in measured for end in ("low", "high"))])
     for item in results:
         ends = [end for name in measured for end in item.intervals.get(name, (None, None))]
-        writer.writerow([*(getattr(item, name) for name in scalars), *ends])
+        values = (item.value(name) if name in PROVED else getattr(item, name) for name in scalars)
+        writer.writerow([*values, *ends])
     return file.getvalue()

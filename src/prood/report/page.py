@@ -27,6 +27,8 @@ def page(results: Results) -> str:
         "Summary": _headlines(view),
         "AUC": sections.table_section(view, "auc"),
         "FPR": sections.table_section(view, "fpr"),
+        "Proved": sections.table_section(view, "proved"),
+        "Price": sections.price_section(view),
         "Radius": sections.radius_section(view),
         "Scores": sections.scores_section(view),
         "ROC": sections.roc_section(view),

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from prood.errors import Damaged
+from prood.evaluation.results import Evaluation
 from prood.evaluation.words import METRICS, MISSING, Kind, radius_text, set_name
 from prood.report.formats import code, escaped, markdown_table, model_name, model_row, text_of
-from prood.report.table import MEANING
+from prood.report.table import MEANING, VERDICTS, WHAT
 from prood.studies.published import NOTES_FILE, SHIFT_FILE, SPEED_FILE, Published, method_of, read_json, read_published
 from prood.studies.rows import Group, PaperRow, grouped, paper, paper_rows
 
@@ -81,6 +82,9 @@ def _section(groups: list[Group]) -> list[str]:
         parts += [f"### AUC / GAUC / AAUC, ε = {radius_text(eps)}", _table(groups, sets, eps, "auc")]
     eps = next((eps for eps in radii if math.isclose(eps, RADIUS)), radii[0])
     parts += [f"### FPR / GFPR / AFPR at 95% TPR, ε = {radius_text(eps)}", _table(groups, sets, eps, "fpr")]
+    if states_verdicts(one for member in members for name in sets for one in member.at(name, eps)):
+        title = f"### {WHAT['proved']}, ε = {radius_text(eps)}"
+        parts += [title, VERDICTS, _table(groups, sets, eps, "proved")]
     parts += _by_method(groups, sets, radii)
     if outside in sets:
         parts.append(f"Of {escaped(outside)} the models saw the training images, and are tested on the others.")
@@ -88,6 +92,11 @@ def _section(groups: list[Group]) -> list[str]:
     if read := [f"{escaped(name)} from `{files[name]}`" for name in sets if name in files]:
         parts.append(f"Sets that were not taken under their own name: {', '.join(read)}.")
     return parts
+
+
+def states_verdicts(evaluations: Iterable[Evaluation]) -> bool:
+    """Whether shares that are provably rejected were measured: older files have GFPR alone."""
+    return any(one.value(name) is not None for one in evaluations for name in ("proved90", "proved80"))
 
 
 def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 
 from prood.evaluation.results import Evaluation
 from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text
-from prood.report.charts import KINDS, certified, histogram, over_radius, roc_curves
+from prood.report.charts import KINDS, certified, histogram, over_radius, price_curves, roc_curves
 from prood.report.gallery import gallery, shown_each
 from prood.report.markup import Html, element
-from prood.report.table import GREY_NOTE, Cell, Table, tables
+from prood.report.table import GREY_NOTE, VERDICTS, Cell, Table, tables
 
 TABLES: dict[Kind, tuple[str, str]] = {
     "auc": ("AUC", "Clean, guaranteed and attacked AUC for each out-distribution, in percent. Larger is better."),
@@ -18,6 +18,7 @@ TABLES: dict[Kind, tuple[str, str]] = {
         "The share of out-of-distribution images that pass where 95% of the in-distribution does, in percent: clean, "
         "guaranteed and attacked. Smaller is better.",
     ),
+    "proved": ("Provably rejected", VERDICTS),
 }
 STOPPED = (
     " The attack leaves an image alone as soon as it cannot change a metric any more, and does not begin where the "
@@ -91,17 +92,22 @@ def scores_section(view: View) -> Html | None:
     return section("scores", "Scores", words, marks, *blocks) if blocks else None
 
 
+def price_section(view: View) -> Html | None:
+    words = (
+        "Above the share of the in-distribution that you accept, read the share of the out-distribution that is "
+        "rejected: clean (solid), attacked (dashed) and proved (dotted). "
+        "Models without a certificate have no dotted line."
+    )
+    figures = _panels(view, price_curves)
+    return _curves(view, figures, ("clean", "attacked", "guaranteed"), "price", "The price of proof", words)
+
+
 def roc_section(view: View) -> Html | None:
-    figures = []
-    for name, items in view.cases():
-        for eps, there in view.by_radius(items):
-            if chart := roc_curves(there, name, view.colours):
-                tag = element("span", f"ε = {radius_text(eps)}", class_="tag")
-                figures.append(element("div", chart, tag, data_eps=f"{eps!r}", data_outside=name, class_="panel"))
     words = (
         "How much of the out-distribution passes when a given share of the in-distribution does. The dotted curve is "
         "the guaranteed one: no attack within the radius gets below it. Models without a certificate have none."
     )
+    figures = _panels(view, roc_curves)
     return _curves(view, figures, ("clean", "attacked", "guaranteed"), "roc", "ROC curves", words)
 
 
@@ -152,6 +158,17 @@ def _blocks(view: View, draw: Callable[[Evaluation, str], Html | None], kind: st
             summary = element("summary", element("h3", name))
             blocks.append(element("details", summary, *parts, open=True, data_outside=name))
     return blocks
+
+
+def _panels(view: View, draw: Callable[[list[Evaluation], str, Mapping[str, str]], Html | None]) -> list[Html]:
+    """A panel for each out-distribution and radius, with curves of all models."""
+    figures = []
+    for name, items in view.cases():
+        for eps, there in view.by_radius(items):
+            if chart := draw(there, name, view.colours):
+                tag = element("span", f"ε = {radius_text(eps)}", class_="tag")
+                figures.append(element("div", chart, tag, data_eps=f"{eps!r}", data_outside=name, class_="panel"))
+    return figures
 
 
 def _curves(view: View, figures: list[Html], kinds: Iterable[str], name: str, title: str, words: str) -> Html | None:

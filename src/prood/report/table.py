@@ -10,9 +10,13 @@ from rich.text import Text
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radius_text
 
-WHAT: dict[Kind, str] = {"auc": "AUC", "fpr": "FPR at 95% TPR"}
-STACKED: dict[Kind, tuple[str, ...]] = {"auc": ("AUC", "AAUC", "GAUC"), "fpr": ("FPR", "AFPR", "GFPR")}
-"""As lines of a terminal's cell: from the friendliest to what is proved, the worst case lies between the last two."""
+WHAT: dict[Kind, str] = {"auc": "AUC", "fpr": "FPR at 95% TPR", "proved": "Provably rejected at 95 / 90 / 80% accepted"}
+STACKED: dict[Kind, tuple[str, ...]] = {
+    "auc": ("AUC", "AAUC", "GAUC"),
+    "fpr": ("FPR", "AFPR", "GFPR"),
+    "proved": tuple(METRICS["proved"].values()),
+}
+"""As lines of a terminal's cell. For AUC and FPR, the worst case lies between the last two."""
 TOLERATED = 0.03  # of accuracy: what lies further below the best accuracy buys its detection with it, and is greyed
 MEANING = (
     "AUC is the probability that an in-distribution image scores strictly above an out-of-distribution one. "
@@ -20,6 +24,10 @@ MEANING = (
     "AAUC what is left of it under our attacks: GAUC ≤ worst case ≤ AAUC ≤ AUC. "
     "FPR, GFPR and AFPR are the same for the share of out-of-distribution images that pass when 95% of the "
     "in-distribution does: smaller is better."
+)
+VERDICTS = (
+    "Share of out-of-distribution images that are provably rejected, in percent. The threshold accepts 95, 90 or 80% "
+    "of the in-distribution, and no change of up to ε per pixel lifts these images over it. Larger is better."
 )
 GREY_NOTE = "no accuracy, or over 3 points below the best: not compared"
 
@@ -82,7 +90,7 @@ def _table(kind: Kind, group: list[Evaluation], short: dict[str, str]) -> Table:
     found = {(item.model, item.outside): item for item in group}
     accurate = {item.model: item for item in group if item.accuracy is not None}
     outsides = list(dict.fromkeys(item.outside for item in group))
-    metrics = [name for name in METRICS[kind] if any(getattr(item, name) is not None for item in group)]
+    metrics = [name for name in METRICS[kind] if any(item.value(name) is not None for item in group)]
     rows: dict[str, list[Cell]] = {}
     for model in dict.fromkeys(item.model for item in group):
         rows[model] = [_cell(accurate.get(model), "accuracy")]
@@ -102,7 +110,7 @@ def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
     if evaluation is None:
         return Cell(None)
     ends = evaluation.intervals.get(metric)
-    return Cell(getattr(evaluation, metric), (ends[0], ends[1]) if ends else None)
+    return Cell(evaluation.value(metric), (ends[0], ends[1]) if ends else None)
 
 
 def _mark_best(rows: list[list[Cell]], kind: Kind) -> None:
@@ -119,12 +127,15 @@ def _mark_best(rows: list[list[Cell]], kind: Kind) -> None:
                 row[place] = replace(row[place], best=row[place].text == top)
 
 
-def results_table(results: Results, kind: Kind = "auc") -> Group:
-    """For the terminal: a table for each in-distribution and radius. The best is bold, what is greyed is dim."""
+def results_table(results: Results, *kinds: Kind) -> Group:
+    """For the terminal: a table for each in-distribution and radius, of AUCs unless other kinds are named.
+
+    The best is bold, what is greyed is dim.
+    """
     parts: list[RenderableType] = []
-    for table in tables(results, kind):
+    for table in (table for kind in kinds or ("auc",) for table in tables(results, kind)):
         # Not the table's own title and caption: those would be broken to the width of a narrow table.
-        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {WHAT[kind]} in percent"
+        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {WHAT[table.kind]} in percent"
         parts += [*([Text()] if parts else []), Text(title, style="italic"), _rich(table)]
         if table.any_grey:
             parts.append(Text(f"dim: {GREY_NOTE}", style="dim"))

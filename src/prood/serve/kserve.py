@@ -20,9 +20,10 @@ from prood.serve.service import Service
 from prood.version import __version__
 
 INPUT = "images"
-OUTPUTS = ("label", "probabilities", "confidence", "p_in", "accepted", "upper_bound")
+OUTPUTS = ("label", "probabilities", "confidence", "p_in", "accepted", "reason", "upper_bound")
 TYPES = ("FP32", "UINT8")
-_KINDS = {"label": "INT64", "accepted": "BOOL"}  # the others are FP64
+_KINDS = {"label": "INT64", "accepted": "BOOL", "reason": "BYTES"}  # the others are FP64
+_DECIDED = ("accepted", "reason")  # only with a threshold
 
 _OBJECT = {"type": "object"}
 _TENSOR = {
@@ -169,8 +170,10 @@ def _wanted(outputs: Any) -> list[str] | None:
 
 
 def _output(name: str, array: np.ndarray) -> dict[str, Any]:
-    kind = _KINDS.get(name, "FP64")
-    return {"name": name, "shape": list(array.shape), "datatype": kind, "data": array.reshape(-1).tolist()}
+    kind, data = _KINDS.get(name, "FP64"), array.reshape(-1).tolist()
+    if kind == "BYTES":
+        data = [text or "" for text in data]  # the protocol has no null
+    return {"name": name, "shape": list(array.shape), "datatype": kind, "data": data}
 
 
 def _metadata(service: Service) -> dict[str, Any]:
@@ -184,6 +187,6 @@ def _metadata(service: Service) -> dict[str, Any]:
         "outputs": [
             {"name": name, "datatype": _KINDS.get(name, "FP64"), "shape": shapes.get(name, [-1])}
             for name in OUTPUTS
-            if name != "accepted" or detector.threshold is not None
+            if name not in _DECIDED or detector.threshold is not None
         ],
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from prood.detector.answers import Reason
 from prood.serve.options import Options
 from prood.serve.pictures import FORMATS
 
@@ -22,6 +23,7 @@ _REFUSALS = {
     429: "Too many requests from one address; see Retry-After.",
     503: "Too much is waiting, or the service shuts down; see Retry-After.",
 }
+_REASON = "Which gate rejects: discriminator where g alone does, else confidence; null where none does."
 _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB4iG8MwAAAABJRU5ErkJggg=="
 
 
@@ -43,10 +45,13 @@ class Model(BaseModel):
     image: list[int] = Field(description="Channels, height, width.", min_length=3, max_length=3)
     shift: float
     threshold: float | None = Field(description="An image with a smaller confidence is rejected.")
+    gated: bool = Field(description="Whether g has a gate of its own, beside that of the confidence.")
+    p_in_threshold: float | None = Field(description="Below this p_in the discriminator alone rejects an image.")
     tpr: float | None = Field(description="The share of in-distribution images that is accepted at least …")
     confidence_level: float | None = Field(description="… with this confidence, if the model was calibrated.")
     eps: float = Field(description="The radius used where a request gives none.")
     ceiling: float = Field(description="The confidence that no input at all exceeds.")
+    p_in_ceiling: float = Field(description="The p_in that no input at all exceeds.")
     floor: float = Field(description="1/K.")
     method: str
     limits: Limits
@@ -59,6 +64,7 @@ class Answer(BaseModel):
     confidence: float = Field(ge=0, le=1)
     p_in: float = Field(ge=0, le=1)
     accepted: bool | None = Field(description="confidence ≥ threshold; null without a threshold.")
+    reason: Reason | None = Field(description=_REASON)
 
 
 class Prediction(Answer):
@@ -94,6 +100,7 @@ class Attack(BaseModel):
     upper_bound: float
     clean: float
     accepted: bool | None
+    reason: Reason | None = Field(description=_REASON)
     image: str = Field(description="The attacked image as a data URL, rounded to bytes for display.")
     original: str = Field(description="What the model saw of the picture, likewise.")
     passes: int

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from prood.detector import Detector
 from prood.errors import ProodError
+from prood.models import Gated
+from prood.models.confidence import logistic
 from prood.serve.answer import bad, busy
 from prood.serve.batching import Arrays, Batcher, Turns
 from prood.serve.examples import Example, examples
@@ -57,10 +59,13 @@ class Service:
             "image": list(detector.shape),
             "shift": detector.shift,
             "threshold": detector.threshold,
+            "gated": isinstance(detector.model, Gated),
+            "p_in_threshold": detector.p_in_threshold,
             "tpr": detector.tpr,
             "confidence_level": None if calibration is None else calibration.confidence,
             "eps": self.eps,
             "ceiling": detector.joint().ceiling(detector.count),
+            "p_in_ceiling": logistic(detector.discriminator.ceiling + detector.shift),
             "floor": 1 / detector.count,
             "method": HOW["method"],
             "limits": {name: getattr(options, name) for name in _LIMITS},
@@ -109,7 +114,7 @@ class Service:
         """For each image what the arrays say of it, and None where there is no array: without a threshold, say."""
         lists: dict[str, list[Any]] = {key: values.tolist() for key, values in found.items()}
         lists["name"] = [self.detector.classes[label] for label in lists["label"]]
-        keys = ("label", "name", "confidence", "p_in", "accepted", *more)
+        keys = ("label", "name", "confidence", "p_in", "accepted", "reason", *more)
         columns = [lists.get(key, [None] * len(lists["name"])) for key in keys]
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -140,6 +145,7 @@ class Service:
             "upper_bound": found.upper_bound,
             "clean": found.confidence[0],
             "accepted": None if rule.threshold is None else bool(rule.accepts(best)),
+            "reason": found.reason,
             "image": data_url(found.image),
             "original": data_url(image),
             "passes": found.passes,

@@ -21,6 +21,7 @@ from prood.atomic import replacing
 from prood.attacks import PGD
 from prood.attacks.search import Search
 from prood.detector import Detector
+from prood.detector.answers import Reason
 from prood.serve.batching import Arrays, Turns, Work
 
 HOW: bounds.Options = {"method": "best", "norm": "linf"}
@@ -35,6 +36,7 @@ def lanes(detector: Detector) -> Mapping[str, Work]:
         answers: Arrays = {name: getattr(found, name) for name in ("label", "confidence", "p_in", "probabilities")}
         if found.threshold is not None:
             answers["accepted"] = found.accepted
+            answers["reason"] = np.array(found.reason, dtype=object)
         if found.p_value is not None:
             answers["p_value"] = found.p_value
         return answers
@@ -57,9 +59,10 @@ class Unsound(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """`confidence` is the best so far, from the clean image on; `image` (C, H, W) is where the last was found."""
+    """`confidence` is the best so far, from the clean image on; `image` (C, H, W) and `reason` are the last one's."""
 
     confidence: list[float]
+    reason: Reason | None
     upper_bound: float
     image: Tensor
     passes: int
@@ -99,13 +102,13 @@ def attack(detector: Detector, image: Tensor, eps: float, steps: int, turns: Tur
         outcome = search(detector.score, some, eps)
         points = torch.stack(search.points or [some[0]]).cpu()
         # A search may round otherwise on a GPU: what is shown is what the detector says of these points.
-        found = detector.predict(points).confidence
-    trace = np.maximum.accumulate(found)
-    worst = points[int(found.argmax())]
+        found = detector.predict(points)
+    trace = np.maximum.accumulate(found.confidence)
+    best = int(found.confidence.argmax())
     if not trace[-1] <= bound:
-        _keep(image, worst, eps)
+        _keep(image, points[best], eps)
         raise Unsound(f"confidence {trace[-1]!r} found above the certified {bound!r}")
-    return Attacked(trace.tolist(), bound, worst, outcome.forward + outcome.backward)
+    return Attacked(trace.tolist(), found.reason[best], bound, points[best], outcome.forward + outcome.backward)
 
 
 def _keep(image: Tensor, worst: Tensor, eps: float) -> None:

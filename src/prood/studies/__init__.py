@@ -1,12 +1,13 @@
 """Studies: models as a graph, the engine that makes and measures them, what is chosen, judged and published of them."""
 
+from prood.detector.gates import Schedule
 from prood.studies.claims import check_claims
 from prood.studies.comparing import compare
-from prood.studies.curve import best_shift, fit_fusion, pairs
-from prood.studies.fusing import fuse
+from prood.studies.gating import fit_schedule
 from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
 from prood.studies.lab import Lab
+from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.programs import quickstart, reproduce
 from prood.studies.published import Published, read_published
 from prood.studies.publishing import publish
@@ -20,17 +21,17 @@ __all__ = [
     "Lab",
     "Measure",
     "Node",
+    "Pairs",
     "Published",
+    "Schedule",
     "Study",
-    "best_shift",
     "check_claims",
     "choose_shift",
     "compare",
-    "fit_fusion",
-    "fuse",
+    "fit_schedule",
     "grouped",
     "measure",
-    "pairs",
+    "pairs_of",
     "prior_from_shift",
     "publish",
     "quickstart",

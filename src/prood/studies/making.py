@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from prood import data, evaluation, processes
 from prood.atomic import write_text
 from prood.detector import Detector
-from prood.detector.files import CALIBRATION_FILE, save_calibration
+from prood.detector.files import CALIBRATION_FILE, keep
 from prood.evaluation import Results, evaluate_run
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
@@ -82,11 +82,8 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
     model, about = load(folder)
     if about.threshold is None or not (folder / CALIBRATION_FILE).is_file():
         detector = Detector(model)
-        found = detector.calibrate(data.load(images))
-        kept = {one.name for one in fields(about)} - {"architecture", "version", "format"}
-        facts = {name: getattr(about, name) for name in kept} | {"threshold": found.threshold, "tpr": found.tpr}
-        save_calibration(detector, folder)
-        save(model, folder / MODEL_FILE, **facts)
+        detector.calibrate(data.load(images))
+        keep(detector, folder, about)
         about = load(folder)[1]
     site.console.print(f"{node.name:<14} accepts {about.tpr:.0%} of {images}: confidence ≥ {about.threshold:.4f}")
 

@@ -12,7 +12,7 @@ from typing import Any
 from prood.errors import Damaged, NotFound, Unsupported
 from prood.evaluation.results import Evaluation, check_kinds
 from prood.evaluation.robustness import Measured, from_json
-from prood.evaluation.words import set_name
+from prood.evaluation.words import PROVED, set_name
 
 FORMAT = 1
 SHIFT_FILE, SPEED_FILE, NOTES_FILE = "shift.json", "gpu.json", "notes.md"  # of another form, among the published ones
@@ -54,7 +54,7 @@ class Published:
 
         Among several a guarantee is the tightest proof, and an adversarial value the worst that any attack found.
         """
-        found = [one for one in self.at(outside, eps) if getattr(one, metric) is not None]
+        found = [one for one in self.at(outside, eps) if one.value(metric) is not None]
         if not found:
             return None
         attacked = metric in ATTACKED
@@ -62,8 +62,8 @@ class Published:
         found = [one for one in found if one.images == images]
         if metric in ("auc", "fpr95", "accuracy"):
             return found[-1]
-        choose = max if metric in ("gauc", "afpr95") else min
-        return choose(found, key=lambda one: float(getattr(one, metric)))
+        choose = max if metric in ("gauc", "afpr95", *PROVED) else min
+        return choose(found, key=lambda one: one.value(metric) or 0.0)
 
     def at(self, outside: str, eps: float) -> list[Evaluation]:
         return [one for one in self.evaluations if set_name(one.outside) == outside and math.isclose(one.eps, eps)]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,12 +12,12 @@ from prood.errors import Damaged, Mismatch, NotFound
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
 from prood.evaluation.robustness import read_measured
 from prood.evaluation.runs import counterpart
-from prood.evaluation.words import METRICS, set_name
+from prood.evaluation.words import METRICS, PROVED, set_name
 from prood.models import fingerprint, load
 from prood.studies.published import FORMAT, Published, read_json, read_one
 from prood.training import Run
 
-_MEASURED = (*METRICS["auc"], *METRICS["fpr"], "accuracy")
+_MEASURED = (*METRICS["auc"], *METRICS["fpr"], *METRICS["proved"], "accuracy")
 _EVALUATION = ("outside", "eps", "images", *_MEASURED, "certificate", "attacks", "stop", "seed", "intervals")
 _EVALUATION += ("seconds", "machine", "fingerprints")
 _IDENTITY = ("outside", "eps", "images", "certificate", "attacks", "stop", "seed", "fingerprints")
@@ -56,7 +57,7 @@ def publish(
     before = read_one(Path(file)) if Path(file).is_file() else None
     kept = before if before is not None and before.weights == weights else None
     seconds = _rounded(_training_seconds(run))
-    evaluations = {_key(one): one for one in map(_facts, [*(kept.evaluations if kept else ()), *results])}
+    evaluations = _merged([*(kept.evaluations if kept else ()), *results])
     content = {
         "format": FORMAT,
         "title": title,
@@ -81,8 +82,8 @@ def publish(
 def has_news(run: Path | str, published: Published) -> bool:
     """Whether a run's folder holds evaluations or measurements that were not published of it yet."""
     results = _on(published.inside, read_results(run) or Results())
-    known = {_key(_facts(one)) for one in published.evaluations}
-    news = any(_key(_facts(one)) not in known for one in results)
+    known = _merged(published.evaluations)
+    news = any(_adds(_facts(one), known) for one in results)
     return news or (published.measured is None and bool(_measured(Path(run), results)))
 
 
@@ -96,6 +97,21 @@ def _key(facts: dict[str, Any]) -> str:
     return json.dumps([facts[name] for name in _IDENTITY], sort_keys=True)
 
 
+def _merged(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Any]]:
+    """The facts of each, the last of alike ones. A provable share is kept where the last has no scores to tell it."""
+    merged: dict[str, dict[str, Any]] = {}
+    for facts in map(_facts, evaluations):
+        before = merged.get(_key(facts), facts)
+        merged[_key(facts)] = facts | {name: before[name] for name in PROVED if facts[name] is None}
+    return merged
+
+
+def _adds(facts: dict[str, Any], known: dict[str, dict[str, Any]]) -> bool:
+    """Whether this evaluation is not among the known ones, or states a provable share that is missing there."""
+    before = known.get(_key(facts))
+    return before is None or any(before[name] is None and facts[name] is not None for name in PROVED)
+
+
 def _measured(run: Path, results: Results) -> dict[str, Any]:
     """What was measured besides the evaluations, if it goes with one of them."""
     found = read_measured(run)
@@ -105,6 +121,7 @@ def _measured(run: Path, results: Results) -> dict[str, Any]:
 def _facts(evaluation: Evaluation) -> dict[str, Any]:
     """What is kept of an evaluation. The radius is a setting, and keeps all its digits."""
     facts = {name: getattr(evaluation, name) for name in _EVALUATION}
+    facts |= {name: evaluation.value(name) for name in PROVED}
     rounded = {name: _rounded(facts[name]) for name in (*_MEASURED, "intervals", "seconds")}
     return facts | rounded | {"outside": portable(evaluation.outside)}
 

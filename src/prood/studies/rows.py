@@ -13,7 +13,7 @@ from typing import Any
 
 from prood.errors import AlreadyThere
 from prood.evaluation.results import Evaluation
-from prood.evaluation.words import percent
+from prood.evaluation.words import PROVED, percent
 from prood.studies.published import ATTACKED, Published, method_of, strength
 
 
@@ -64,11 +64,12 @@ class Group:
 
     def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
         """Over the seeds that have the metric, or were attacked the most strongly; None if none has."""
-        return Statistic.of([float(getattr(one, metric)) for one in self.used(metric, outside, eps)])
+        values = [one.value(metric) for one in self.used(metric, outside, eps)]
+        return Statistic.of([float(value) for value in values if value is not None])
 
     def used(self, metric: str, outside: str, eps: float) -> list[Evaluation]:
         """What `statistic` is of, one evaluation a seed."""
-        members = self._alike(outside, eps).members if metric in ("gauc", "gfpr95") else self.members
+        members = self._alike(outside, eps).members if metric in ("gauc", "gfpr95", *PROVED) else self.members
         if metric in ATTACKED:
             members = self._most_attacked(outside, eps)
         return [one for member in members if (one := member.best(metric, outside, eps))]

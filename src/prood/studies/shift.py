@@ -11,8 +11,8 @@ from prood.bounds import Method
 from prood.data import ImageSet
 from prood.errors import BadValue
 from prood.evaluation.evaluator import evaluate
-from prood.models import Curve, Discriminator, ProoD
-from prood.studies.curve import pairs
+from prood.models import Discriminator, ProoD
+from prood.studies.pairs import pairs
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def sweep(
 ) -> tuple[float, list[Candidate]]:
     """A classifier's own AUC, and its joint models with each shift, as `measure` finds them: one pass serves them all.
 
-    Their accuracy is the classifier's, as fusing keeps the order of the classes; None without labels.
+    Their accuracy is the classifier's, as combining keeps the order of the classes; None without labels.
     """
     sample = pairs(classifier, discriminator, inside, outside, eps, device=device)
     accuracy = None
@@ -88,7 +88,7 @@ def sweep(
         rows = torch.split(torch.arange(len(inside)), 250)
         classes = torch.cat([classifier(inside.floats(some).to(device)).argmax(1).cpu() for some in rows])
         accuracy = (classes == inside.labels.cpu()).double().mean().item()
-    found = [Candidate(shift, *sample.measure(Curve.shifted(shift)), accuracy) for shift in shifts]
+    found = [Candidate(shift, *sample.measure(shift), accuracy) for shift in shifts]
     return sample.classifier_auc, found
 
 

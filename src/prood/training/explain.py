@@ -10,7 +10,7 @@ from typing import Any
 from prood.errors import NotFound
 from prood.methods import METHODS
 from prood.methods.declaring import meanings
-from prood.models import Discriminator, ProoD, load, model_path
+from prood.models import Discriminator, Gated, Metadata, ProoD, load, model_path
 from prood.training.options import TrainOptions
 from prood.training.recipe import DataTable, EvaluateTable, Recipe
 from prood.training.run import Run
@@ -86,16 +86,31 @@ def describe(path: Path | str) -> dict[str, Any]:
 
 def _model_facts(path: Path) -> dict[str, Any]:
     model, about = load(path)
-    kinds = {"ProoD": "joint model", "Fusion": "fused joint model", "Discriminator": "discriminator"}
+    kinds = {
+        "ProoD": "joint model",
+        "Fusion": "fused joint model",
+        "Gated": "gated joint model",
+        "Discriminator": "discriminator",
+    }
     facts: dict[str, Any] = {"file": str(model_path(path)), "model": kinds.get(type(model).__name__, "classifier")}
     facts |= {"parameters": sum(part.numel() for part in model.parameters()), "architecture": about.architecture}
     facts |= {"classes": about.classes, "eps": about.eps, "shift": about.shift}
     if isinstance(model, ProoD) and about.classes:
         facts["ceiling"] = f"no input whatsoever gets a confidence above {_up(model.ceiling(len(about.classes)))}"
+    if isinstance(model, Gated):
+        facts["gate"] = _gate(model, about)
     if isinstance(model, Discriminator):
         facts["ceiling"] = f"g never exceeds {_up(model.ceiling)}"
     facts |= {"seed": about.seed, "data": about.data, "settings": about.recipe, "version": about.version}
     return {key: value for key, value in facts.items() if value is not None}
+
+
+def _gate(model: Gated, about: Metadata) -> str:
+    """What the gate of g does at the file's threshold; the share of false rejections that it spends is not stated."""
+    least = "a threshold of its own"
+    if about.threshold is not None and about.classes:
+        least = f"{model.p_in_at(about.threshold, len(about.classes)):.4g}"
+    return f"g alone rejects an image whose p_in is below {least} (a gate of {len(model.knots)} knots)"
 
 
 def _up(bound: float) -> str:

@@ -62,7 +62,7 @@ def test_a_calibration_says_what_its_threshold_is_worth(tab, serve, detector, fi
     )
     tab.open(serve(calibrated).url)
     tab.use(files["noise"])
-    assert tab.text("#why").endswith("At least 90% of the images of its own kind reach that, with 80% certainty.")
+    assert tab.text("#why").endswith("At least 90% of the images of its own kind are accepted, with 80% certainty.")
     told = "[...document.querySelectorAll('#numbers dt')].map((x) => [x.textContent, x.nextSibling.textContent])"
     p_value = dict(tab.value(told))["p-value"]
     assert float(p_value) == pytest.approx(calibrated.predict(files["noise"])[0].p_value, abs=5.1e-4)

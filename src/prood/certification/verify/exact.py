@@ -88,10 +88,15 @@ def least_exponentials(logarithms: NDArray[np.float32]) -> Array:
     return np.array(found).reshape(logarithms.shape)
 
 
-def confidence_is_too_small(confidence: float, bound: float, shift: float, classes: int) -> bool:
-    """Whether `confidence` < (K−1)/K·σ(b + Δ) + 1/K for certain; b + Δ is rounded to float32, as the model does."""
-    arb = flint().arb
+def in_logit(bound: float, shift: float) -> float:
+    """b + Δ, rounded to float32 as the model does. A sum just below zero may become zero there, and so does this."""
     with np.errstate(over="ignore"):
-        logit = float(np.float32(bound) + np.float32(shift))
-    sigmoid = arb(1) if logit == np.inf else 1 / (1 + (-arb(logit)).exp())
+        total = float(np.float32(bound) + np.float32(shift))
+    return 0.0 if -TINY32 < total < 0 else total
+
+
+def confidence_is_too_small(confidence: float, score: float, classes: int) -> bool:
+    """Whether `confidence` < (K−1)/K·σ(s) + 1/K for certain."""
+    arb = flint().arb
+    sigmoid = arb(1) if score == np.inf else 1 / (1 + (-arb(score)).exp())
     return bool(arb(confidence) < (arb(classes - 1) * sigmoid + 1) / classes)

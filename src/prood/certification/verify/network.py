@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from safetensors import SafetensorError, deserialize
 
 from prood import pretrained
 from prood.certification.verify.exact import SPREAD, Undecided, least_exponentials
+from prood.certification.verify.gate import Gate
 from prood.certification.verify.layers import Convolution, Layer, Linear, Network, Normalise, Pool, ReLU, Shape
 
 # What the sizes of a discriminator mean, written down a second time: the first is part of what is verified. `128` is a
@@ -46,6 +47,7 @@ class Model:
     network: Network
     shift: float | None = None
     classes: int | None = None
+    gate: Gate = field(default_factory=Gate)
 
 
 def sha256_of(path: Path | str) -> str:
@@ -63,13 +65,14 @@ def read_model(path: Path | str) -> Model:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Undecided(f"{path} is no model that Prood wrote ({error!r})") from None
     digest = hashlib.sha256(data).hexdigest()
-    if isinstance(spec, dict) and spec.get("name") in ("prood", "fusion"):
+    if isinstance(spec, dict) and spec.get("name") in ("prood", "fusion", "gated"):
         network = _network(spec.get("discriminator"), entries, "discriminator.")
         try:
             shift = float(_tensors(entries, "shift")[""].reshape(()))
         except (KeyError, ValueError):
             raise Undecided(f"{path} is a joint model without a shift") from None
-        return Model(digest, network, shift, _classes(spec, facts))
+        gate = _gate(spec, entries, path) if spec["name"] == "gated" else Gate()
+        return Model(digest, network, shift, _classes(spec, facts), gate)
     return Model(digest, _network(spec, entries, ""))
 
 
@@ -101,6 +104,13 @@ def _tensors(entries: dict[str, Any], prefix: str) -> Tensors:
                 raise Undecided(f"{name} holds values that are not finite")
             found[name.removeprefix(prefix)] = values.reshape(entry["shape"])
     return found
+
+
+def _gate(spec: dict[str, Any], entries: dict[str, Any], path: Path | str) -> Gate:
+    found = [_tensors(entries, name).get("") for name in ("knots", "caps")]
+    if not all(values is not None and values.shape == (spec.get("knots", 0),) for values in found):
+        raise Undecided(f"{path} does not hold the knots and the caps of the gate that it describes")
+    return Gate(*(tuple(values.tolist()) for values in found if values is not None))
 
 
 def _classes(spec: dict[str, Any], facts: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prood.certification.record import Certificate, image_sha256
 from prood.certification.verify.ball import Ball
 from prood.certification.verify.bound import bounds, highest
-from prood.certification.verify.exact import Refuted, Undecided, confidence_is_too_small
+from prood.certification.verify.exact import Refuted, Undecided, confidence_is_too_small, in_logit
 from prood.certification.verify.layers import Network
 from prood.certification.verify.network import Model, read_model, sha256_of
 from prood.data import Images, open_set
@@ -144,5 +144,8 @@ def _check_confidence(certificate: Certificate, model: Model) -> None:
         raise Undecided("the model's file does not say how many classes there are")
     if classes != model.classes:
         raise Refuted(f"it states {classes} classes, but the model has {model.classes}")
-    if confidence_is_too_small(confidence, certificate.bound, certificate.shift, classes):
+    low, high = model.gate(in_logit(certificate.bound, certificate.shift))
+    if confidence_is_too_small(confidence, low, classes):
         raise Refuted(f"a confidence of {confidence} does not follow from the bound: it is too small")
+    if confidence_is_too_small(confidence, high, classes):
+        raise Undecided(f"a confidence of {confidence} is as near to what follows from the bound as rounding goes")

@@ -1,6 +1,6 @@
 """The paper's tables and figures; EXPERIMENTS has them in the paper's order."""
 
-from prood.report.experiments import asymptotic, properties, robust, sizes, tables, tradeoff
+from prood.report.experiments import asymptotic, gates, properties, robust, sizes, tables, tradeoff
 from prood.report.experiments.experiment import Experiment, perform, perform_all
 
 __all__ = ["EXPERIMENTS", "Experiment", "perform", "perform_all"]
@@ -18,6 +18,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     tables.SEEDS,
     robust.EXPERIMENT,
     tradeoff.SHIFT,
-    tradeoff.FUSION,
+    gates.EXPERIMENT,
 )
 """To add one, write an `Experiment` and name it here."""

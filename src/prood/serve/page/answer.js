@@ -2,6 +2,7 @@
 
 import { byId, drawn, element, say } from "./elements.js";
 import { near } from "./format.js";
+import { showGates } from "./gates.js";
 import { fill } from "./parts.js";
 
 const MOST = 5; // classes shown
@@ -16,6 +17,7 @@ export function showAnswer(answer, model) {
   verdict.className = `verdict ${kind}`;
   verdict.replaceChildren(icon, element("span", {}, verb, element("strong", {}, name)));
   explain(answer, model);
+  showGates(answer, model);
   showNumbers(answer, model);
   showBars(answer.probabilities, model.classes);
   fill("answer");
@@ -31,15 +33,19 @@ function explain(answer, model) {
   const why = say(byId("why"));
   if (answer.accepted === null) why`It has no threshold to reject by. “prood serve --threshold 0.5” would set one.`;
   else if (answer.accepted) why`Its confidence reaches the threshold, ${near(model.threshold)}.`;
-  else why`“I don’t know”: its confidence is below the threshold, ${near(model.threshold)}.`;
+  else if (answer.reason === "confidence") {
+    why`“I don’t know”: its confidence is below the threshold, ${near(model.threshold)}.`;
+  } else {
+    why`“I don’t know”: the discriminator rejects it, whatever the classifier says.`;
+  }
   if (answer.accepted !== null && model.tpr !== null) byId("why").append(` ${rate(model)}`);
 }
 
-/** What is known of the threshold: how many images of the right kind reach it; a level, where that is guaranteed. */
+/** What is known of the threshold: how many images of the right kind pass; a level, where that is guaranteed. */
 function rate({ tpr, confidence_level: level }) {
   const percent = (share) => `${Number((100 * share).toPrecision(6))}%`;
   const [least, sure] = level === null ? ["About", ""] : ["At least", `, with ${percent(level)} certainty`];
-  return `${least} ${percent(tpr)} of the images of its own kind reach that${sure}.`;
+  return `${least} ${percent(tpr)} of the images of its own kind are accepted${sure}.`;
 }
 
 function showNumbers(answer, model) {

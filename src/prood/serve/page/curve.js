@@ -52,12 +52,13 @@ export class Curve {
 
   async ask(eps, signal, options = {}) {
     const { certificates } = await post("v1/certify", this.image, { eps: eps.join(","), ...options }, signal);
-    const [{ upper_bound: bounds, rejected, radius, confidence, accepted }] = certificates;
+    const [{ upper_bound: bounds, rejected, radius, ...answer }] = certificates;
     eps.forEach((one, place) => {
       this.known.set(one, bounds[place]);
       this.proven.set(one, rejected[place]);
     });
     this.radius = Math.max(this.radius, radius ?? -1);
-    Object.assign(this, { confidence, accepted });
+    const { confidence, p_in, accepted, reason } = answer;
+    Object.assign(this, { confidence, p_in, accepted, reason });
   }
 }

@@ -56,13 +56,12 @@ export class Far {
 
   /** What has become of the confidence at the far end. The theorem has a condition, and some images do not meet it. */
   ending() {
-    const { floor, ceiling } = this.model;
+    const { floor, p_in_ceiling: largest } = this.model;
     const { factors, confidence, p_in: inside } = this.curve;
     const [end, alpha] = [confidence.at(-1), times(factors.at(-1))];
     const there = `At α = ${alpha} it is ${near(end)}`;
     if (end - floor < CLOSE) return `${there}, that is 1/K: it does not know, and says so.`;
-    const largest = (ceiling - floor) / (1 - floor); // p(in) where no hidden unit of the discriminator responds
-    if (inside.at(-1) >= largest - 1e-6) {
+    if (inside.at(-1) >= largest - 1e-6) { // none of the discriminator’s last hidden units responds
       return (
         `In this direction it ends at ${near(end)}: no unit of the discriminator’s last hidden layer responds, and ` +
         "such directions are the ones that the theorem leaves out."

@@ -3,6 +3,7 @@
 import { byId } from "./elements.js";
 
 export const PARTS = ["answer", "proof", "far"];
+const BESIDE = ["gates", "bars"]; // of the answer, outside of its body, which is read aloud as a whole
 const idle = new Map(PARTS.map((part) => [part, byId(`${part}-waiting`).textContent]));
 
 /** A part has something to show. */
@@ -27,7 +28,7 @@ export function working(state) {
 function set(part, filled) {
   byId(`${part}-body`).hidden = !filled;
   byId(`${part}-waiting`).hidden = filled;
-  if (part === "answer") byId("bars").hidden = !filled; // outside of the body, which is read aloud as a whole
+  if (part === "answer") for (const id of BESIDE) byId(id).hidden = !filled;
   dim(part, false);
 }
 

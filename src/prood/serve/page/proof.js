@@ -4,6 +4,7 @@ import { Chart } from "./chart.js";
 import { Curve, radii } from "./curve.js";
 import { byId, legend, say } from "./elements.js";
 import { near, radius, shades, short, ticks, up } from "./format.js";
+import { showGates } from "./gates.js";
 import { fill } from "./parts.js";
 
 export class Proof {
@@ -37,11 +38,13 @@ export class Proof {
     await curve.begin(Number(this.slider.value), signal);
     Object.assign(this, { curve, found: [] });
     fill("proof");
+    showGates(curve, this.model, curve.radius);
     this.show();
   }
 
   async complete(signal) {
     await this.curve.complete(signal);
+    showGates(this.curve, this.model, this.curve.radius);
     this.show();
   }
 
@@ -70,7 +73,7 @@ export class Proof {
 
   verdict() {
     const { threshold, ceiling } = this.model;
-    const { accepted, radius: reach } = this.curve;
+    const { accepted, reason, radius: reach } = this.curve;
     const { at, bound } = this.chosen;
     if (bound >= ceiling - 1e-4) {
       const beyond = "That is what holds for any image whatsoever; about this one, nothing more is proven here.";
@@ -78,6 +81,9 @@ export class Proof {
     }
     if (threshold === null) return "";
     if (accepted) return "The image itself is accepted, so there is no rejection to prove.";
+    if (reason === "confidence") {
+      return "The confidence rejects the image and the discriminator does not: no proof covers the classifier.";
+    }
     const sure = this.curve.rejected(at);
     if (sure) return `So every one of these images is rejected, for the threshold is ${near(threshold)}.`;
     if (reach >= 0) return `Rejection of all of them is proven only up to ε = ${radius(reach)}.`;

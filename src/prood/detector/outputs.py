@@ -1,0 +1,38 @@
+"""What the model computes about a batch, before anything is decided, and the probabilities of its classes."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prood.models import Discriminator, ProoD
+from prood.models.confidence import Floats
+
+
+class Outputs(NamedTuple):
+    """What a model computes: logits for Eq. 3, g + Δ, scores, and the highest scores that g allows."""
+
+    logits: Floats
+    g: Floats
+    scores: Floats
+    caps: Floats
+
+
+def outputs_of(model: ProoD | Discriminator, images: Tensor) -> Outputs:
+    """A bare discriminator has no logits, and its score is g."""
+    if isinstance(model, ProoD):
+        logits, g = model.logits(images), model.in_logit(images)
+        found = model.classified(logits, g), g, model.scored(logits, g), model.capped(g)
+        return Outputs(*(one.double().cpu().numpy() for one in found))
+    values = model.covered(images).double().cpu().numpy()
+    return Outputs(np.zeros((len(values), 0)), values, values, values)
+
+
+def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
+    """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    inside = weights / weights.sum(1, keepdims=True)
+    found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
+    np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
+    return np.asarray(found)

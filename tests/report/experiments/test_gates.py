@@ -1,0 +1,102 @@
+"""The figure on shifts and gates, on models trained in seconds, and the files that were published before it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prood.detector import gates as schedules
+from prood.detector.gates import Schedule
+from prood.models import Gated, load
+from prood.report.experiments import EXPERIMENTS, gates, perform
+from prood.studies import Lab, choose_shift, making, measure, pairs_of
+from prood.studies.gating import gate_from
+from prood.studies.shift import Candidate
+
+RESULTS = Path(__file__).parents[3] / "results"
+OLD = [file for file in RESULTS.glob("*/experiments/figure-fusion.json") if '"fusions"' in file.read_text()]
+FIGURE = gates.EXPERIMENT
+
+
+@pytest.fixture(scope="module")
+def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return lab_in(tmp_path_factory.mktemp("gates"))
+
+
+@pytest.fixture(scope="module")
+def found(lab: Lab) -> dict:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedules, "LEAST", 5)  # the recipe keeps ten images back
+        patch.setattr(gates, "SHIFTS", (-4.0, 0.0, 4.0))
+        return json.loads(perform(FIGURE, lab).read_text())["content"]
+
+
+def test_it_is_registered_under_its_old_name() -> None:
+    assert FIGURE in EXPERIMENTS
+    assert FIGURE.key == "figure-fusion"
+
+
+@pytest.mark.slow
+def test_gates_are_measured_as_models_are(lab: Lab, found: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "LEAST", 5)
+    f, g = load(lab.run("oe"))[0], load(lab.run("discriminator"))[0]
+    inside, outside = lab.held_back()
+    held = pairs_of(f, g, inside, {"held": outside}, lab.eps)["held"]
+    one = found["gates"]["growing share"][5]
+    gate = gate_from(held, found["chosen"], Schedule(one["provable"], one["last"]))
+    model = Gated(f, g, gate, found["chosen"]).eval()
+    tests = [measure(model, lab.inside(), images, lab.eps) for images in lab.outside().values()]
+    for key in ("auc", "gauc"):
+        assert one["test"][key] == pytest.approx(np.mean([getattr(each, key) for each in tests]), abs=1e-3)
+
+
+@pytest.mark.slow
+def test_what_is_chosen_is_chosen_on_held_back_images(lab: Lab, found: dict) -> None:
+    f, g = load(lab.run("oe"))[0], load(lab.run("discriminator"))[0]
+    inside, outside = lab.held_back()
+    held = pairs_of(f, g, inside, {"held": outside}, lab.eps)["held"]
+    candidates = [Candidate(shift, *held.measure(shift)) for shift in making.SHIFTS]
+    expected = choose_shift(candidates, held.classifier_auc, tolerance=making.TOLERANCE)
+    assert found["chosen"] == expected.shift
+    assert [one["provable"] for one in found["gates"]["constant share"]] == list(gates.PROVABLE)
+    assert not any("/" in name for name in found["sets"])  # no folder of one machine
+
+
+@pytest.mark.slow
+def test_no_proof_exceeds_what_is_measured_nor_g_alone(found: dict) -> None:
+    rows = [*found["shifts"], *(one for kind in found["gates"].values() for one in kind)]
+    for one in rows:
+        for kind in ("held_back", "test"):
+            assert one[kind]["gauc"] <= one[kind]["auc"]
+            assert all(sure >= clean for clean, sure in zip(one[kind]["fpr"], one[kind]["gfpr"], strict=True))
+        assert one["test"]["gauc"] <= found["g_alone"]["gauc"]
+
+
+def test_the_best_shift_on_the_test_sets() -> None:
+    points = [{"test": {"auc": auc, "gauc": gauc}} for auc, gauc in ((0.9, 0.7), (0.95, 0.6), (0.97, 0.5))]
+    assert gates.best_at(points, 0.92) == 0.6
+    assert gates.best_at(points, 0.98) is None
+
+
+@pytest.mark.slow
+def test_figure_and_text_follow_from_the_content(found: dict, tmp_path: Path) -> None:
+    for file in ("a.svg", "b.svg"):
+        FIGURE.draw(found, tmp_path / file)
+    drawn = (tmp_path / "a.svg").read_bytes()
+    assert drawn == (tmp_path / "b.svg").read_bytes()
+    changed = json.loads(json.dumps(found))
+    changed["gates"]["constant share"][0]["test"]["gfpr"][1] = 1 - 0.123
+    FIGURE.draw(changed, tmp_path / "c.svg")
+    assert (tmp_path / "c.svg").read_bytes() != drawn
+    assert " / 12.3 " in FIGURE.section(changed)
+    assert " / 12.3 " not in FIGURE.section(found)
+
+
+@pytest.mark.parametrize("file", OLD, ids=lambda file: file.parts[-3])
+def test_a_file_that_was_published_with_the_fused_score_is_shown_as_it_was(file: Path, tmp_path: Path) -> None:
+    content = json.loads(file.read_text())["content"]
+    assert FIGURE.section(content) in (RESULTS.parent / "docs" / "experiments.md").read_text()
+    FIGURE.draw(content, tmp_path / "a.svg")
+    assert "<!-- fusion -->" in (tmp_path / "a.svg").read_text()
