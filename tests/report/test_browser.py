@@ -87,7 +87,7 @@ def test_plots_are_laid_out_without_overlap(browse, file, parse, tmp_path, width
     probed.write_text(file.read_text(encoding="utf-8").replace("</body>", PROBE), encoding="utf-8")
     tree = parse(browse(probed.as_uri(), "--dump-dom", width=width))
     found = json.loads(tree.all("pre")[0]["text"])
-    assert (found["charts"], found["pictures"]) == (35 + 7 + 7, len(tree.all("img")))
+    assert (found["charts"], found["pictures"]) == (35 + 7 + 7 + 7, len(tree.all("img")))
     assert found["narrowest"] >= 150
     assert found["lines"] >= 7 * 13 + 7 * 8
     assert found["steps"] >= 7 * (3 + 3 + 4 + 4 + 4)
