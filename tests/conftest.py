@@ -171,3 +171,16 @@ def f():
 def g():
     torch.manual_seed(1)
     return discriminator("digits", image=(1, 28, 28)).eval()
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """A classifier and a discriminator for digits: random, but sure, and with bounds below the ceiling."""
+    from prood.models import discriminator, small
+
+    torch.manual_seed(3)
+    f, g = small(6, width=4).eval(), discriminator("digits", image=(1, 28, 28)).eval()
+    with torch.no_grad():
+        f[-1].weight.mul_(60)
+        g.last.log_weight.sub_(2.0)
+    return f, g

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prood.detector import Detector
 from prood.detector.gates import LEAST, LEVELS, Schedule, gate_of
 from prood.errors import BadValue, Diverged, Unsupported
-from prood.models import Curve, Fusion, Gated, ProoD, discriminator, score_of, small
+from prood.models import Curve, Fusion, Gated, ProoD, score_of
 from prood.models.confidence import threshold_at
 
 shares = st.floats(0, 1)
@@ -114,13 +114,8 @@ def test_the_promise_holds_over_many_splits():
 
 
 @pytest.fixture
-def detector():
-    torch.manual_seed(3)
-    f, g = small(6, width=4).eval(), discriminator("digits", image=(1, 28, 28)).eval()
-    with torch.no_grad():
-        f[-1].weight.mul_(60)
-        g.last.log_weight.sub_(2.0)
-    return Detector(ProoD(f, g, 1.5))
+def detector(parts):
+    return Detector(ProoD(*parts, 1.5))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from prood.detector import Detector
 from prood.errors import BadValue, Unsupported
-from prood.models import Fusion, InLogit, ProoD, discriminator, fingerprint, load, read_metadata, save, score_of, small
+from prood.models import Fusion, InLogit, ProoD, fingerprint, load, read_metadata, save, score_of
 from prood.models.files import rounded
 from prood.models.fusion import Curve, product_logit, with_confidence_logit
 from prood.models.joint import confidence_logit
@@ -22,16 +22,6 @@ curves = st.builds(Curve, st.floats(-10, 10), st.floats(0.02, 60), st.floats(-10
 def value(function, *arguments: float) -> float:
     (found,) = function(*(torch.tensor([one], dtype=torch.float64) for one in arguments)).tolist()
     return found
-
-
-@pytest.fixture(scope="module")
-def parts():
-    torch.manual_seed(3)
-    f, g = small(6, width=4).eval(), discriminator("digits", image=(1, 28, 28)).eval()
-    with torch.no_grad():
-        f[-1].weight.mul_(60)
-        g.last.log_weight.sub_(2.0)
-    return f, g
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prood.errors import BadValue, Damaged
-from prood.models import Gate, Gated, ProoD, discriminator, fingerprint, load, save, score_of, small
+from prood.models import Gate, Gated, ProoD, fingerprint, load, save, score_of
 
 GATES = [Gate(), Gate((0.5,), (-2.0,)), Gate((-1.0, 0.5, 3.0), (-4.0, -3.5, 2.5)), Gate((0.0, 1e-6), (-9.0, 0.0))]
 numbers = st.floats(-60, 60, width=32)
@@ -29,16 +29,6 @@ def gates(draw):
 
 def value(gate, x):
     return gate(torch.tensor([x], dtype=torch.float64)).item()
-
-
-@pytest.fixture(scope="module")
-def parts():
-    torch.manual_seed(3)
-    f, g = small(6, width=4).eval(), discriminator("digits", image=(1, 28, 28)).eval()
-    with torch.no_grad():
-        f[-1].weight.mul_(60)
-        g.last.log_weight.sub_(2.0)
-    return f, g
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from prood.pretrained import listed
 
-Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 …; else a GPU if there is one.")]
+Device = Annotated[str | None, Option(help="Device, e.g. `cuda:1`. Default: a GPU if there is one.")]
 Discriminator = Annotated[Path, Option(help="Run or file of a trained discriminator.")]
 JointModel = Annotated[str, Argument(help=f"Run or file of a joint model, or a shipped one ({listed()}).")]
 Method = Annotated[

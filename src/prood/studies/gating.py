@@ -195,7 +195,7 @@ def calibrate_model(
     schedule = asked.schedule(samples, detector.shift)
     found = detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
     keep(detector, folder, about)
-    spent = "" if schedule is None else f", of the others g rejects {schedule.provable:.0%}"
+    spent = "" if schedule is None else f"; g spends {schedule.provable:.0%} of the false rejections"
     words = f"accepts {asked.accept:.0%} of {images} (confidence ≥ {found.threshold:.6g}){spent}; wrote {folder}"
     return Calibrated(shown, words)
 
