@@ -36,7 +36,7 @@ PRESETS: dict[str, Ensemble] = {
     ),
     "square": Ensemble((Square(),)),
 }
-"""`paper` is Section 4.2 of the paper, `fast` needs at most a twentieth of its passes, `strong` makes 3.6 times as many.
+"""`paper` follows Section 4.2, `fast` needs at most a twentieth of its passes, `strong` makes 3.6 times as many.
 `square` needs no gradients, for a model that has none."""
 
 
