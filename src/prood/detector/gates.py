@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from prood.errors import BadValue, Diverged, Unsupported
 from prood.models import Fusion, Gate, Gated, ProoD
@@ -88,9 +89,14 @@ def ungated(model: ProoD) -> ProoD:
     return ProoD(model.classifier, model.discriminator, model.shift.item()).to(model.shift.device).eval()
 
 
+def for_gate(count: int) -> NDArray[np.bool_]:
+    """Which of these images make a gate, and whatever is chosen about it; the others make the threshold."""
+    return np.asarray(np.random.default_rng(0).permutation(count) % 2 == 0)
+
+
 def gated(model: ProoD, schedule: Schedule, scores: Floats, in_logits: Floats) -> tuple[Gated, Floats]:
     """The joint model with the gate that half of these images make, and the scores of the other half with it."""
-    first = np.random.default_rng(0).permutation(len(scores)) % 2 == 0
+    first = for_gate(len(scores))
     gate = gate_of(schedule, scores[first], in_logits[first])
     capped = gate(torch.from_numpy(in_logits[~first])).numpy()
     again = Gated(model.classifier, model.discriminator, gate, model.shift.item()).to(model.shift.device).eval()

@@ -6,16 +6,17 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
+import torch
 
 from prood import data, processes
 from prood.data import ImageSet
 from prood.detector import Detector
 from prood.detector.files import keep
-from prood.detector.gates import Schedule, gate_of, ungated
+from prood.detector.gates import Schedule, for_gate, gate_of, ungated
 from prood.errors import AlreadyThere, BadValue, UnknownName
 from prood.evaluation.metrics import auc, fpr
 from prood.evaluation.runs import part_of
-from prood.models import MODEL_FILE, Gate, ProoD, read_metadata
+from prood.models import MODEL_FILE, Gate, ProoD, load
 from prood.models.fusion import product_logit
 from prood.studies.pairs import Pairs, Scores, pairs_of
 
@@ -181,7 +182,10 @@ def calibrate_model(
     device: str | None = None,
 ) -> Calibrated:
     """Show what verdicts cost, and set the point that is asked for, in the model's own folder or in `out`."""
-    detector, about = Detector.load(path, device=processes.device(device)), read_metadata(path)
+    model, about = load(path)
+    detector = Detector(
+        model, threshold=about.threshold, device=processes.device(device)
+    )  # an old calibration may be damaged
     folder = Path(path) if out is None else out
     if asked is not None and out is None and not folder.is_dir():
         raise BadValue(f"{path} is not a folder: name one for the calibrated model with --out")
@@ -192,7 +196,11 @@ def calibrate_model(
     shown = table(samples, detector.shift) if samples else []
     if asked is None:
         return Calibrated(shown, "nothing was set: choose a point with --accept and --provable")
-    schedule = asked.schedule(samples, detector.shift)
+    mine = torch.from_numpy(
+        for_gate(len(inside))
+    )  # a choice that the threshold's images had a say in breaks the promise
+    chosen_by = [replace(one, s_in=one.s_in[mine], g_in=one.g_in[mine]) for one in samples]
+    schedule = asked.schedule(chosen_by, detector.shift)
     found = detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
     keep(detector, folder, about)
     spent = "" if schedule is None else f"; g spends {schedule.provable:.0%} of the false rejections"
