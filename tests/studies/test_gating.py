@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from prood import data
 from prood.detector import Detector
-from prood.detector.gates import Schedule
+from prood.detector.gates import Schedule, for_gate
 from prood.errors import AlreadyThere, BadValue, UnknownName
 from prood.models import Gated, ProoD, discriminator, load, save, small
-from prood.studies import Pairs
+from prood.studies import Pairs, gating
 from prood.studies.gating import (
     ACCEPTED,
     PRICES,
@@ -126,3 +127,29 @@ def test_another_folder_takes_the_result(run, tmp_path):
         calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers(), out=tmp_path / "other")
     with pytest.raises(BadValue, match="--out"):
         calibrate_model(str(run / "model.safetensors"), "digits:validation", Asked(), outliers=Outliers())
+
+
+def test_only_the_images_of_the_gate_choose_the_schedule(run, monkeypatch):
+    """Those of the threshold have no say in anything before it, or it would promise too much."""
+    seen = []
+
+    def spy(samples, *rest):
+        seen.extend(samples)
+        return fit_schedule(samples, *rest)
+
+    monkeypatch.setattr(gating, "fit_schedule", spy)
+    outliers = Outliers(["faces:test"], eps=0.1, limit=20)
+    calibrate_model(str(run), "digits:validation", Asked(provable="default"), outliers=outliers)
+    model, _ = load(run)
+    count = len(data.load("digits:validation"))
+    expected = model.discriminator.covered(data.load("digits:validation").floats()[for_gate(count)]).detach()
+    assert [len(one.g_in) for one in seen] == [len(expected)]
+    assert len(expected) == (count + 1) // 2
+    torch.testing.assert_close(seen[0].g_in, expected.double(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_damaged_calibration_is_made_anew(run):
+    calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers())
+    (run / "calibration.json").write_text("{")
+    calibrate_model(str(run), "digits:validation", Asked(0.9), outliers=Outliers())
+    assert Detector.load(run).calibration.tpr == 0.9
