@@ -139,10 +139,10 @@ def test_only_the_images_of_the_gate_choose_the_schedule(run, monkeypatch):
 
     monkeypatch.setattr(gating, "fit_schedule", spy)
     outliers = Outliers(["faces:test"], eps=0.1, limit=20)
-    calibrate_model(str(run), "digits:validation", Asked(provable="default"), outliers=outliers)
+    calibrate_model(str(run), "digits:test", Asked(provable="default"), outliers=outliers)
     model, _ = load(run)
-    count = len(data.load("digits:validation"))
-    expected = model.discriminator.covered(data.load("digits:validation").floats()[for_gate(count)]).detach()
+    count = len(data.load("digits:test"))
+    expected = model.discriminator.covered(data.load("digits:test").floats()[for_gate(count)]).detach()
     assert [len(one.g_in) for one in seen] == [len(expected)]
     assert len(expected) == (count + 1) // 2
     torch.testing.assert_close(seen[0].g_in, expected.double(), rtol=1e-5, atol=1e-5)
