@@ -148,6 +148,12 @@ def test_only_the_images_of_the_gate_choose_the_schedule(run, monkeypatch):
     torch.testing.assert_close(seen[0].g_in, expected.double(), rtol=1e-5, atol=1e-5)
 
 
+def test_a_point_takes_enough_images(run):
+    outliers = Outliers(["faces:test"], eps=0.1, limit=20)
+    with pytest.raises(BadValue, match="400"):
+        calibrate_model(str(run), "digits:validation", Asked(provable="strong"), outliers=outliers)
+
+
 def test_a_damaged_calibration_is_made_anew(run):
     calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers())
     (run / "calibration.json").write_text("{")

@@ -12,7 +12,7 @@ from prood import data, processes
 from prood.data import ImageSet
 from prood.detector import Detector
 from prood.detector.files import keep
-from prood.detector.gates import Schedule, for_gate, gate_of, ungated
+from prood.detector.gates import LEAST, Schedule, for_gate, gate_of, ungated
 from prood.errors import AlreadyThere, BadValue, UnknownName
 from prood.evaluation.metrics import auc, fpr
 from prood.evaluation.runs import part_of
@@ -109,6 +109,9 @@ class Asked:
             most = price(self.provable)
         if not samples:
             raise BadValue(f"the point {self.provable!r} is fitted against images outside: name some with --outside")
+        if len(samples[0].g_in) < 2 * LEAST:
+            least = 4 * LEAST
+            raise BadValue(f"the point {self.provable!r} takes {least} in-distribution images: give more, or a share")
         return fit_schedule(samples, shift, most).schedule
 
 
