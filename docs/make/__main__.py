@@ -14,7 +14,11 @@ DOCS = Path(__file__).parent.parent
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text. The figures are drawn from `measured.json`, which `measure.py` made."""
-    pages = {"reference/commands.md": commands.page(), "reference/recipes.md": recipes.page()}
+    pages = {
+        "reference/commands.md": commands.page(),
+        "reference/recipes.md": recipes.page(),
+        "verdict.md": verdict.page(),
+    }
     drawn = {f"assets/{key}.svg": text for key, text in (figures.drawn() | diagrams.drawn() | verdict.drawn()).items()}
     return {DOCS / name: text for name, text in (pages | drawn).items()}
 

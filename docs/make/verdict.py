@@ -1,5 +1,9 @@
 """The plane of a verdict: the confidence score S across, g + Δ up, with both gates at one threshold."""
 
+import json
+import re
+from pathlib import Path
+
 import numpy as np
 import torch
 from drawing import plot
@@ -7,6 +11,9 @@ from drawing import plot
 from prood.models import Gate
 from prood.report.markup import Axis, Chart, Html, element
 
+DOCS = Path(__file__).parent.parent
+RESULTS = DOCS.parent / "results" / "verdicts.json"
+TABLE = re.compile(r"(?<=<!-- made of results/verdicts.json -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 SIZE = (700, 430)
 LOW, HIGH = -8.0, 8.0
 GATE = Gate((-6.0, 2.0, 6.0), (-9.0, -2.0, 5.5))
@@ -65,3 +72,27 @@ def drawn() -> dict[str, str]:
 
 def _text(chart: Chart, text: str, x: float, y: float, kind: str) -> None:
     chart.marks.append(element("text", text, x=f"{chart.across(x):.1f}", y=f"{chart.up(y):.1f}", class_=kind))
+
+
+def page() -> str:
+    """docs/verdict.md with the table of what the gates of the shipped models cost and prove on test images."""
+    text = (DOCS / "verdict.md").read_text(encoding="utf-8")
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    heads = [
+        "model",
+        "rule",
+        "bound",
+        "AUC / GAUC",
+        *(f"{100 * share:.0f}% accepted" for share in found[0]["accepted"]),
+    ]
+    lines = [heads, ["---"] * len(heads)]
+    for model in found:
+        for rule in model["rules"]:
+            one = rule["sets"]["mean"]
+            rates = [f"{100 * (1 - a):.1f} / {100 * (1 - b):.1f}" for a, b in zip(one["fpr"], one["gfpr"], strict=True)]
+            bound = f"{rule['bound']}, {rule['images']:,} images"
+            lines.append(
+                [f"`{model['model']}`", rule["rule"], bound, f"{100 * one['auc']:.1f} / {100 * one['gauc']:.1f}"]
+            )
+            lines[-1] += rates
+    return TABLE.sub("\n".join(f"| {' | '.join(cells)} |" for cells in lines), text)

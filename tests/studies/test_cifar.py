@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,7 @@ def miniature(tmp_path_factory):
         short = ("train.epochs=0.5", "train.warmup=0", "train.decay_from=0")
         patch.setattr(known, "COMPACT", ("networks.classifier.name=compact", *short))
         patch.setattr(making, "evaluate_run", without_crown)
+        patch.setattr("prood.detector.gates.LEAST", HELD_BACK // 2)
         yield asked
 
 
@@ -342,6 +344,20 @@ def test_the_shipped_model_lets_the_held_back_images_pass(done):
     assert (len(inside), tpr) == (HELD_BACK, 0.95)
     assert (confidence >= threshold).double().mean() >= 0.95
     assert (confidence > threshold).double().mean() < 0.95
+
+
+def test_the_gate_of_the_shipped_model_is_fitted_on_held_back_images(done, monkeypatch):
+    """Of the outliers that are trained against, and of a broad set where it is there."""
+    seen = []
+    monkeypatch.setattr(making, "at_point", lambda model, samples, point: seen.append((samples, point)) or model)
+    study, model = done[0], done[0].folder / "shipped" / "model.safetensors"
+    before = model.read_bytes()
+    model.unlink()
+    write_sheet(Path(os.environ["PROOD_DATA"]) / "natural32", "train", 99)
+    reproduce(study, ["shipped"])
+    model.write_bytes(before)
+    ((narrow, broad), point), *_ = seen
+    assert (len(narrow.g_in), len(narrow.g_out), len(broad.g_out), point) == (HELD_BACK, HELD_BACK, 40, "default")
 
 
 def test_the_shipped_model_is_in_half_precision(done):

@@ -47,6 +47,24 @@ def test_a_fitted_schedule_keeps_its_price_and_proves_more(sample, name):
     assert found.without == judged([sample], SHIFT, Schedule(0.0))
 
 
+def test_a_price_is_kept_with_room_for_chance(sample):
+    """One standard error: with a tenth of the images outside, less is spent at the same price."""
+    few = Pairs(sample.s_in, sample.g_in, sample.s_out[::10], sample.g_out[::10], sample.bound_out[::10])
+    repeated = Pairs(few.s_in, few.g_in, *(values.repeat(10) for values in (few.s_out, few.g_out, few.bound_out)))
+    sure, unsure = (fit_schedule([one], SHIFT, Price(0.05)).schedule for one in (repeated, few))
+    assert unsure.provable < sure.provable
+
+
+def test_a_point_gives_a_model_its_gate(sample):
+    joint = ProoD(small(3, width=4), discriminator("digits-XS", image=(1, 8, 8)), SHIFT)
+    made = gating.at_point(joint, [sample], "strong")
+    schedule = fit_schedule([sample], SHIFT, PRICES["strong"]).schedule
+    assert isinstance(made, Gated)
+    assert made.gate == gating.gate_from(sample, SHIFT, schedule)
+    hopeless = Pairs(sample.s_in, sample.g_in, sample.s_out, sample.g_in[:600], sample.bound_out + 9)
+    assert gating.at_point(joint, [hopeless], "default") is joint
+
+
 def test_a_higher_price_proves_no_less(sample):
     cheap, dear = (fit_schedule([sample], SHIFT, PRICES[name]) for name in ("default", "strong"))
     assert sum(dear.with_it.gfpr) <= sum(cheap.with_it.gfpr)

@@ -1,5 +1,6 @@
 """How much of the false rejections g should spend: a `Schedule`, fitted on held-back images (docs/verdict.md)."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from statistics import mean
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from prood import data, processes
 from prood.data import ImageSet
@@ -16,7 +18,8 @@ from prood.detector.gates import LEAST, Schedule, for_gate, gate_of, ungated
 from prood.errors import AlreadyThere, BadValue, UnknownName
 from prood.evaluation.metrics import auc, fpr
 from prood.evaluation.runs import part_of
-from prood.models import MODEL_FILE, Gate, ProoD, load
+from prood.models import MODEL_FILE, Gate, Gated, ProoD, load
+from prood.models.confidence import threshold_at
 from prood.models.fusion import product_logit
 from prood.studies.pairs import Pairs, Scores, pairs_of
 
@@ -78,13 +81,19 @@ def price(name: str) -> Price:
 def fit_schedule(samples: Sequence[Pairs], shift: float, most: Price) -> Spending:
     """The schedule with the fewest images that are not provably rejected, at no more than this price.
 
-    "Fewest" is the mean GFPR over ACCEPTED, with `TRUST` for what is spent.
+    "Fewest" is the mean GFPR over ACCEPTED, with `TRUST` for what is spent. A price is a promise about other images: to
+    what a schedule adds to the FPR comes one standard error.
     """
-    without = judged(samples, shift, Schedule(0.0))
-    affordable = [Spending(Schedule(0.0), without, without)]
+    bare = Schedule(0.0)
+    without = judged(samples, shift, bare)
+    affordable = [Spending(bare, without, without)]
+    passed = [_passed(sample, shift, bare) for sample in samples]
     for schedule in _schedules():
         found = judged(samples, shift, schedule)
-        if found.fpr[0] - without.fpr[0] <= most.fpr and without.auc - found.auc <= most.auc:
+        extra = [_passed(sample, shift, schedule) - before for sample, before in zip(samples, passed, strict=True)]
+        added = mean(one.mean().item() for one in extra)
+        error = math.sqrt(sum(one.var().item() / len(one) for one in extra)) / len(extra)
+        if added + error <= most.fpr and without.auc - found.auc <= most.auc:
             affordable.append(Spending(schedule, found, without))
     return min(affordable, key=lambda one: mean(one.with_it.gfpr) + TRUST * (one.schedule.provable + one.schedule.end))
 
@@ -138,6 +147,22 @@ def verdicts(parts: Sequence[Scores]) -> Verdicts:
         tuple(mean(fpr(inner, outer, share) for inner, outer, _ in parts) for share in ACCEPTED),
         tuple(mean(fpr(inner, sure, share) for inner, _, sure in parts) for share in ACCEPTED),
     )
+
+
+def _passed(sample: Pairs, shift: float, schedule: Schedule) -> Tensor:
+    """How often each image outside is accepted at the first of ACCEPTED, over both halves of those inside."""
+    halves = list(_halves(sample, shift, schedule))
+    passing = [outer >= threshold_at(inner.double().numpy(), ACCEPTED[0]) for inner, outer, _ in halves]
+    return torch.stack(passing).double().mean(0)
+
+
+def at_point(model: ProoD, samples: Sequence[Pairs], point: str) -> ProoD:
+    """The joint model with the gate of a point of PRICES. All images inside make it: none are kept for a threshold."""
+    shift = model.shift.item()
+    gate = gate_from(samples[0], shift, fit_schedule(samples, shift, price(point)).schedule)
+    if not gate.knots:
+        return model
+    return Gated(model.classifier, model.discriminator, gate, shift).to(model.shift.device).eval()
 
 
 def gate_from(sample: Pairs, shift: float, schedule: Schedule) -> Gate:

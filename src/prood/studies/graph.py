@@ -26,6 +26,7 @@ class Node:
     classifier: str | None = None
     discriminator: str | None = None
     rounded: str | None = None
+    gate: str | None = None  # the point of `gating.PRICES` that a rounded model's gate is fitted for
     measures: tuple[str, ...] = ("certify", "attack")  # by their names in the study
     table: Literal["main", "robust", "sizes", ""] = "main"  # which tables it is a row of
     baseline: bool = False  # of others: made for the tables that show it, not with the study
@@ -71,7 +72,8 @@ class Study:
     study for a `gpu` is only trained on one, unless asked for. Of each set `limit` images are evaluated, by default as
     many as the recipe says, and `attacked` are attacked. `short` is the schedule of nodes of other sizes. `inside`,
     `bound` and the training set `outside` take the place of the recipe's. What is evaluated `together`, on whole sets
-    of these names, goes into one folder of results. Joint models accept 95% of the images `calibration`.
+    of these names, goes into one folder of results. Joint models accept 95% of the images `calibration`. Gates are
+    fitted against what the recipe holds back and, where they can be read, the sets `broad`, which none was trained on.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Study:
     short: tuple[str, ...] = ()
     together: tuple[str, ...] = ()
     calibration: str | None = None
+    broad: tuple[str, ...] = ()
 
     def node(self, name: str) -> Node:
         known = {node.name: node for node in self.nodes}

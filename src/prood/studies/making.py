@@ -10,13 +10,17 @@ import torch
 
 from prood import data, evaluation, processes
 from prood.atomic import write_text
+from prood.data import ImageSet
 from prood.detector import Detector
 from prood.detector.files import CALIBRATION_FILE, keep
+from prood.errors import ProodError
 from prood.evaluation import Results, evaluate_run
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
 from prood.studies import published, publishing
+from prood.studies.gating import at_point
 from prood.studies.graph import Measure, Node
+from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
 from prood.training import combine, held_back, train
@@ -57,12 +61,14 @@ def make(site: Site, node: Node, seed: int | None) -> None:
 
 
 def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
-    """A joint model in half precision, with the threshold that accepts 95% of the held-back images."""
+    """A joint model in half precision, with the node's gate and the threshold that accepts 95% of held-back images."""
     before, run = site.place(part, seed), site.place(node.name, seed)
     model, about = load(before, device=processes.device(site.device))
     model = rounded(model)
     assert isinstance(model, ProoD)
-    inside, _ = held_back(site.recipe_of(site.study.node(part), seed))
+    inside, outside = held_back(site.recipe_of(site.study.node(part), seed))
+    if node.gate is not None:
+        model = at_point(model, _samples(site, model, inside, outside), node.gate)
     device = next(model.parameters()).device
     with torch.no_grad():
         rows = torch.split(torch.arange(len(inside)), 250)
@@ -74,6 +80,18 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     facts = {name: publishing.portable(getattr(about, name)) for name in kept}
     threshold = evaluation.threshold(confidence.cpu().numpy(), ACCEPT)
     save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=ACCEPT, **facts)
+
+
+def _samples(site: Site, model: ProoD, inside: ImageSet, outside: ImageSet) -> list[Pairs]:
+    """What a gate is fitted on: held-back images, and of each broad set that can be read twice as many."""
+    sets = {outside.name: outside}
+    for name in site.study.broad:
+        try:
+            sets[name] = data.open_set(name, like=inside).subset(2 * len(inside), 0).load()
+        except ProodError as error:
+            site.console.print(f"the gate is fitted without {name}: {error}", markup=False, soft_wrap=True)
+    device = model.shift.device
+    return list(pairs_of(model.classifier, model.discriminator, inside, sets, site.eps, device=device).values())
 
 
 def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
