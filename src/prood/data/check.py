@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prood.data.catalog import Facts
 from prood.data.download import say
-from prood.data.formats.folder import OtherShape
+from prood.data.formats.keeping import OtherShape
 from prood.data.sources import find, open_set, split_of
 from prood.data.stored import Images
 from prood.errors import NotFound, ProodError, Unsupported

@@ -86,7 +86,7 @@ def test_without_one_all_must_have_the_first_ones(tmp_path: Path) -> None:
     save(tmp_path / "a.png")
     assert read_folder(tmp_path).shape == (3, 5, 6)
     save(tmp_path / "b.png", (5, 6))
-    with pytest.raises(Mismatch, match=rf"{tmp_path / 'b.png'}.*data\.image.*shape=.*--like"):
+    with pytest.raises(Mismatch, match=rf"b\.png in folder:{tmp_path} .*data\.image.*shape=.*--like"):
         read_folder(tmp_path).load()
     assert read_folder(tmp_path, (3, 5, 6)).load().images.shape == (2, 3, 5, 6)
 
@@ -170,8 +170,9 @@ def test_the_cache_follows_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert second.fingerprint() == mark  # which is found without reading the pictures
     assert open_set(f"folder:{folder}", shape=shape, damaged="skip").fingerprint() != mark  # they are read
     assert list((tmp_path / "data").rglob("*.bin")) == list(stamp)  # replaced, not kept beside it
+    mark = second.fingerprint()
     folder.rename(tmp_path / "moved")
-    assert read_folder(tmp_path / "moved", shape).fingerprint() == second.fingerprint()
+    assert read_folder(tmp_path / "moved", shape).fingerprint() == mark
 
 
 def test_without_room_for_a_cache_pictures_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
