@@ -86,7 +86,7 @@ def test_without_one_all_must_have_the_first_ones(tmp_path: Path) -> None:
     save(tmp_path / "a.png")
     assert read_folder(tmp_path).shape == (3, 5, 6)
     save(tmp_path / "b.png", (5, 6))
-    with pytest.raises(Mismatch, match=rf"b\.png in folder:{tmp_path} .*data\.image.*shape=.*--like"):
+    with pytest.raises(Mismatch, match=rf"b\.png in folder:{tmp_path} .*data\.image.*shape="):
         read_folder(tmp_path).load()
     assert read_folder(tmp_path, (3, 5, 6)).load().images.shape == (2, 3, 5, 6)
 

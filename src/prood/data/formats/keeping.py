@@ -90,8 +90,7 @@ class Own:
         if self.target is None and (found[1:] != self.shape[1:] or found[0] > self.shape[0]):
             raise OtherShape(
                 f"{self.title(row)} in {self.name} has the shape {found}, but others have {self.shape}: to fit all of "
-                "them, write data.image = [3, 64, 64] in the recipe, shape=(3, 64, 64) in Python, or --like NAME in "
-                "'prood data preview'"
+                "them, write data.image = [3, 64, 64] in the recipe, or shape=(3, 64, 64) in Python"
             )
         return fit(image, self.shape)
 
@@ -110,6 +109,7 @@ class Own:
     def read_many(self, rows: Sequence[int]) -> Tensor:
         """These rows, by all cores; the error names the damaged ones among them together."""
         images = torch.empty((len(rows), *self.shape), dtype=torch.uint8)
+        pixels = images.numpy()
         faults: list[tuple[str, str]] = []
 
         def read(row: int) -> Tensor | Unreadable:
@@ -121,7 +121,7 @@ class Own:
         with by_all_cores(read, self.name, len(rows)) as ordered:
             for place, (row, image) in enumerate(zip(rows, ordered(rows), strict=True)):
                 if isinstance(image, Tensor):
-                    images[place] = image
+                    pixels[place] = image.numpy()
                 else:
                     faults.append((self.title(row), image.reason))
         if faults:
