@@ -88,10 +88,13 @@ class StoredSet(Choosable):
         images = reader.read_many(rows) if isinstance(reader, Decoding) else replace(self, reader=reader)._read(rows)
         return ImageSet(self.name, images, self.labels, self.classes)
 
-    def prepared(self) -> Self:
-        """The set as it is read fastest: out of a cache, which is made if half of the reader's pictures are in it."""
+    def prepared(self, *, often: bool = False) -> Self:
+        """The set as it is read fastest: out of a cache.
+
+        This is made if at least half of the reader's pictures are in the set, or if they are read `often`.
+        """
         if isinstance(self.reader, Decoding):
-            return replace(self, reader=self.reader.kept(make=2 * len(self) >= len(self.reader)))
+            return replace(self, reader=self.reader.kept(make=often or 2 * len(self) >= len(self.reader)))
         return self
 
     def fingerprint(self) -> str:

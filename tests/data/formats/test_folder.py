@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from prood.data import StoredSet, load, open_set, read_folder
+from prood.data import Order, StoredSet, load, open_set, pipeline, read_folder
 from prood.data.formats.folder import Names, Tree, find_pictures, listed
 from prood.data.formats.pictures import MIXED, decode, fit
 from prood.errors import BadValue, Damaged, Mismatch, NoAccess, NotFound, Unsupported
@@ -173,6 +173,24 @@ def test_the_cache_follows_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     mark = second.fingerprint()
     folder.rename(tmp_path / "moved")
     assert read_folder(tmp_path / "moved", shape).fingerprint() == mark
+
+
+def test_the_cache_is_made_for_most_of_a_set_or_for_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROOD_DATA", str(tmp_path / "data"))
+    for name in "abcde":
+        save(tmp_path / "pictures" / f"{name}.png", (8, 8))
+    few = read_folder(tmp_path / "pictures", (3, 4, 4)).select([4, 1])
+    images = few.load().images
+    assert not list(tmp_path.rglob("*.bin"))
+    monkeypatch.setattr(pipeline, "IN_MEMORY", 10)
+    batch, _ = pipeline.stream(few, Order(2, 2, seed=0), torch.device("cpu"), workers=0)(0)
+    assert list(tmp_path.rglob("*.bin"))
+    order = Order(2, 2, seed=0).rows(0)
+    assert torch.equal(batch, images[order])
+    (tmp_path / "pictures" / "c.png").write_bytes(b"no picture")
+    assert torch.equal(few.load().images, images)  # of the others nobody asks
+    with pytest.raises(Damaged, match=r"c\.png"):
+        few.prepared(often=True)
 
 
 def test_without_room_for_a_cache_pictures_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
