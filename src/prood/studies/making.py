@@ -100,7 +100,7 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
     model, about = load(folder)
     if about.threshold is None or not (folder / CALIBRATION_FILE).is_file():
         detector = Detector(model)
-        detector.calibrate(data.load(images))
+        detector.calibrate(data.load(images, shape=detector.shape))
         keep(detector, folder, about)
         about = load(folder)[1]
     site.console.print(f"{node.name:<14} accepts {about.tpr:.0%} of {images}: confidence ≥ {about.threshold:.4f}")

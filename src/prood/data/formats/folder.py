@@ -7,23 +7,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from prood.data.formats.pictures import BILINEAR, crop, decode, fit, own_shape
+from prood.data.formats.keeping import Own, own_set
+from prood.data.formats.pictures import BILINEAR, DamagedPicture, crop, decode, fit
 from prood.data.images import Shape, fingerprint
-from prood.data.sources import file_source
-from prood.data.stored import StoredSet
-from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
+from prood.data.sources import picture_source
+from prood.data.stored import Damage, StoredSet
+from prood.errors import Damaged, NoAccess, NotFound, Unsupported
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")
-
-
-class OtherShape(Mismatch):
-    """A good picture of another shape than the first one of its set."""
 
 
 class Names:
@@ -58,38 +55,38 @@ class Names:
 class Tree:
     """Reads pictures below a folder, named relative to it; a damaged one is refused by name.
 
-    `size` says how a picture gets its shape: fitted, cut from the centre, or as it is (any other is refused).
+    `size` says how a picture gets its shape: fitted, or cut from the centre.
     """
 
     root: Path
     files: Names
     shape: Shape
-    size: Literal["fit", "crop", "own"] = "fit"
+    size: Literal["fit", "crop"] = "fit"
     filters: tuple[Image.Resampling, ...] = (BILINEAR,)  # of several, one is drawn by a hash of the name
     cut: int = 0  # rows of pixels that are cut off at the bottom
+
+    left_out: ClassVar = (DamagedPicture,)
 
     def __len__(self) -> int:
         return len(self.files)
 
+    def title(self, row: int) -> str:
+        return self.files[row]
+
     def read(self, row: int) -> Tensor:
         name = self.files[row]
         path = self.root / name
-        image = decode(path)
+        image = decode(path, upright=False)
         if self.cut:
             if image.height <= self.cut:
                 raise Damaged(f"the image {path} has {image.height} rows of pixels, {self.cut} of which are cut off")
             image = image.crop((0, 0, image.width, image.height - self.cut))
-        if self.size == "own":
-            shape = own_shape(image)
-            # A grey picture in a colour set loses nothing; a colour picture in a grey set would.
-            if shape[1:] != self.shape[1:] or shape[0] > self.shape[0]:
-                raise OtherShape(
-                    f"the image {path} has the shape {shape}, but {self.files[0]} has {self.shape}: an in-distribution "
-                    "has one shape; others are fitted to it, in 'prood data preview' by --like NAME"
-                )
         draw = int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:4], "little")
         how = self.filters[draw % len(self.filters)]
         return (crop if self.size == "crop" else fit)(image, self.shape, how)
+
+    def origin(self) -> str:
+        return self._fingerprint
 
     def fingerprint(self) -> str:
         """Over the names, the sizes of the files and what is done to the pictures."""
@@ -97,29 +94,65 @@ class Tree:
 
     @cached_property
     def _fingerprint(self) -> str:
-        root = os.fspath(self.root)
-        try:
-            sizes = torch.tensor([os.stat(f"{root}/{name}").st_size for name in self.files])
-        except OSError as error:
-            raise NoAccess(f"cannot read the image {error.filename}: {error.strerror}") from error
+        sizes = _sizes(self.root, self.files)
         return fingerprint(self.files.digest(), sizes, self.shape, self.size, [int(f) for f in self.filters], self.cut)
 
 
-@file_source("folder", description="your own: a folder of pictures, perhaps with a subfolder for each class")
-def read_folder(path: Path, shape: Shape | None = None) -> StoredSet:
+@dataclass(frozen=True, eq=False)
+class Files:
+    """The user's own pictures, named relative to a folder, or anywhere."""
+
+    root: Path
+    files: Names
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def title(self, row: int) -> str:
+        return self.files[row]
+
+    def picture(self, row: int) -> Image.Image:
+        return decode(self.root / self.files[row])
+
+    def fingerprint(self) -> str:
+        """Over the names and the sizes of the files."""
+        return fingerprint(self.files.digest(), _sizes(self.root, self.files))
+
+    def origin(self) -> str:
+        """Also over when each file was changed, which moves with it to no other machine."""
+        return fingerprint(self.files.digest(), torch.tensor([_stat(self.root, name) for name in self.files]))
+
+
+def _sizes(root: Path, files: Names) -> Tensor:
+    try:
+        return torch.tensor([os.stat(os.path.join(root, name)).st_size for name in files])
+    except OSError as error:
+        raise NoAccess(f"cannot read the image {error.filename}: {error.strerror}") from error
+
+
+def _stat(root: Path, name: str) -> tuple[int, int, int]:
+    try:
+        stat = os.stat(os.path.join(root, name))
+    except OSError:
+        return -1, -1, -1  # reading it will say why
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns  # the last one sees a change of permissions
+
+
+@picture_source("folder", description="your own: a folder of pictures, perhaps with a subfolder for each class")
+def read_folder(path: Path, shape: Shape | None = None, damaged: Damage = "refuse") -> StoredSet:
     """All pictures below `path`, sorted by name. If every one lies in a subfolder, these are the classes.
 
-    A folder without pictures is a class like the others, so that sets with the same folders agree on the labels.
+    A folder without pictures is a class like the others, so that sets with the same folders agree on the labels. With a
+    `shape`, pictures of any size are fitted to it. Those that cannot be read are refused, or left out by
+    `damaged="skip"`: the set's `skipped` lists them.
     """
     files = find_pictures(path)
-    tree = Tree(path, files, shape or own_shape(decode(path / files[0])), "fit" if shape else "own")
-    name = f"folder:{path}"
+    own = Own(Files(path, files), f"folder:{path}", os.path.abspath(path), shape)
     if any("/" not in file for file in files):
-        return StoredSet(name, tree, tree.shape)
+        return own_set(own, damaged)
     classes = subfolders(path)
     label = {folder: number for number, folder in enumerate(classes)}
-    labels = torch.tensor([label[file.partition("/")[0]] for file in files])
-    return StoredSet(name, tree, tree.shape, labels, classes)
+    return own_set(own, damaged, torch.tensor([label[file.partition("/")[0]] for file in files]), classes)
 
 
 def find_pictures(root: Path, *parts: str) -> Names:
