@@ -90,6 +90,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
         "ProoD": "joint model",
         "Fusion": "fused joint model",
         "Gated": "gated joint model",
+        "Committee": "committee of discriminators",
         "Discriminator": "discriminator",
     }
     facts: dict[str, Any] = {"file": str(model_path(path)), "model": kinds.get(type(model).__name__, "classifier")}
