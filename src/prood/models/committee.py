@@ -114,17 +114,29 @@ class Committee(Discriminator):
         threshold: float | Tensor | None = None,
         **options: Unpack[bounds.Options],
     ) -> Tensor:
-        """min mᵢ(ḡᵢ). A member is asked by the methods that stop only about images that none before it decided."""
+        """min mᵢ(ḡᵢ); infinite where a member may overflow, for its NaN would be that of all.
+
+        By the methods that stop, a member is asked only about images that none before it decided.
+        """
         found = torch.full((len(images),), torch.inf, dtype=torch.float64, device=images.device)
+        overflow = torch.zeros_like(found, dtype=torch.bool)
         decided = -torch.inf if threshold is None or options.get("method") not in ("auto", "bab") else threshold
         for member, scale in self.pairs():
-            rows = (found >= decided).nonzero()[:, 0]
-            if len(rows):
-                least = None if threshold is None else scale.before(torch.as_tensor(threshold, device=images.device))
-                radii, least = _of(rows, eps), _of(rows, least)
-                bound = scale(member.upper_bound(images[rows], radii, threshold=least, **options))
-                found = found.index_copy(0, rows, torch.minimum(found[rows], bound))
-        return found.float()
+            least = None if threshold is None else scale.before(torch.as_tensor(threshold, device=images.device))
+            still = found >= decided
+            for asked, more in ((still, {}), (~still, {"method": "ibp"})):
+                rows = asked.nonzero()[:, 0]
+                if len(rows):
+                    way: Any = {**options, **more, "threshold": _of(rows, least)}
+                    bound = member.upper_bound(images[rows], _of(rows, eps), **way)
+                    found = found.index_copy(0, rows, torch.minimum(found[rows], scale(_flushed(bound))))
+                    overflow = overflow.index_copy(0, rows, overflow[rows] | (bound == torch.inf))
+        return _flushed(found.float()).where(~overflow, torch.inf)
+
+
+def _flushed(bound: Tensor) -> Tensor:
+    """Zero for what some processors take for zero."""
+    return torch.where((bound < 0) & (bound > -torch.finfo(torch.float32).tiny), 0, bound)
 
 
 def _of(rows: Tensor, values: Any) -> Any:
