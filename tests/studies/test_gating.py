@@ -105,7 +105,7 @@ def test_calibrating_a_run_keeps_what_its_file_says(run):
     found = calibrate_model(str(run), "digits:validation", Asked(0.9, 0.9, "0.4"), outliers=Outliers())
     model, after = load(run)
     assert isinstance(model, Gated)
-    assert (after.classes, after.eps, after.seed, after.tpr) == (about.classes, 0.1, 7, 0.9)
+    assert (after.classes, after.eps, after.seed, after.accept) == (about.classes, 0.1, 7, 0.9)
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.state_dict().items())
     assert f"{after.threshold:.6g}" in found.words
     assert json.loads((run / "calibration.json").read_text())["threshold"] == after.threshold
@@ -121,8 +121,8 @@ def test_nothing_asked_changes_nothing(run):
 
 def test_another_folder_takes_the_result(run, tmp_path):
     calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers(), out=tmp_path / "other")
-    assert load(tmp_path / "other")[1].tpr == 0.95
-    assert load(run)[1].tpr is None
+    assert load(tmp_path / "other")[1].accept == 0.95
+    assert load(run)[1].accept is None
     with pytest.raises(AlreadyThere):
         calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers(), out=tmp_path / "other")
     with pytest.raises(BadValue, match="--out"):
@@ -158,4 +158,4 @@ def test_a_damaged_calibration_is_made_anew(run):
     calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers())
     (run / "calibration.json").write_text("{")
     calibrate_model(str(run), "digits:validation", Asked(0.9), outliers=Outliers())
-    assert Detector.load(run).calibration.tpr == 0.9
+    assert Detector.load(run).calibration.accept == 0.9

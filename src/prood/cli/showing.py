@@ -71,7 +71,7 @@ def info(run: Annotated[Path, MODEL]) -> None:
     if file.is_file():
         about = models.read_metadata(run)
         if about.threshold is not None:
-            share = "" if about.tpr is None else f": {100 * about.tpr:g}% of in-distribution images are not"
+            share = "" if about.accept is None else f": {100 * about.accept:g}% of in-distribution images are not"
             facts["threshold"] = f"an image is rejected below {about.threshold:g}{share}"
         if file.with_suffix(".md").is_file():
             facts["model card"] = str(file.with_suffix(".md"))

@@ -44,7 +44,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
     """The text of a model's card in Markdown. `name` is what `prood.load` knows it by, if not its in-distribution's."""
     inside, outside = escaped(published.inside), escaped(published.outside)
     spec = metadata.architecture
-    passing = f"threshold ({100 * (metadata.tpr or 0.95):g}% of the in-distribution passes)"
+    passing = f"threshold ({100 * (metadata.accept or 0.95):g}% of the in-distribution passes)"
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are of no interest
         parameters = sum(parameter.numel() for parameter in build(spec).parameters())
     facts = {
