@@ -1,6 +1,8 @@
 """prood wrap, serve, export: models in use"""
 
 import os
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -177,9 +179,23 @@ def serve(
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
         detector.threshold = threshold
+    about = replace(about, price=_price(run, detector.threshold, detector.count))
     bound = server.bind(host, port)
     print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
     server.serve(detector, options, about, host=host, bound=bound, access_log=access_log)
+
+
+def _price(run: str, threshold: float | None, classes: int) -> tuple[dict[str, float], ...]:
+    """What the model's evaluations say about this threshold; damaged ones say nothing."""
+    from prood.errors import ProodError
+    from prood.evaluation.price import at_score, priced
+    from prood.models.confidence import score_at
+
+    if threshold is None:
+        return ()
+    with suppress(ProodError):
+        return tuple(asdict(point) for point in at_score(priced(run), score_at(threshold, classes)))
+    return ()
 
 
 def export(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Schedule, Spent, gated, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
-from prood.detector.outputs import Outputs, outputs_of, probabilities
+from prood.detector.outputs import Outputs, model_of, outputs_of, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
-from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
+from prood.errors import AlreadyThere, Diverged, Mismatch, Unsupported, first_line
+from prood.models import MODEL_FILE, Discriminator, Gated, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, logistic, renamed
 
 
@@ -38,6 +38,7 @@ class Detector:
     """
 
     calibration: Calibration | None
+    provable: float | None  # the share of the false rejections that g may spend, where that is known
     accept: float | None  # the share of the in-distribution that passes, where the threshold's origin tells
 
     def __init__(
@@ -52,7 +53,7 @@ class Detector:
         device: str | torch.device = "cpu",
     ) -> None:
         self.device = processes.device(str(device))
-        self.model = _model(model, discriminator, shift).to(self.device).eval()
+        self.model = model_of(model, discriminator, shift).to(self.device).eval()
         self.shape = self.discriminator.image if image is None else shape_of(image)
         self.count = self._count()
         if isinstance(self.model, ProoD):
@@ -63,6 +64,7 @@ class Detector:
         self.classes = tuple(map(str, range(self.count)) if classes is None else classes)
         self.rule = Rule(self.count or None).at(threshold)
         self.calibration = self.accept = None
+        self.provable = None if isinstance(self.model, Gated) else 0.0
 
     @property
     def discriminator(self) -> Discriminator:
@@ -135,6 +137,8 @@ class Detector:
         if schedule.end > 0:
             model, scores = gated(self.joint(), schedule, scores, seen.g)
         found = calibrated(scores, self.rule.value(scores), accept=accept, level=level)
+        if provable is not None:
+            self.provable = schedule.provable
         self.model = model
         self.use(found)
         return found
@@ -239,7 +243,8 @@ class Detector:
         if (place / MODEL_FILE).exists() or (place / files.CALIBRATION_FILE).exists() or place.is_file():
             raise AlreadyThere(f"there is something at {place} already, a run perhaps: save the detector elsewhere")
         names = list(self.classes) or None
-        save(self.model, place / MODEL_FILE, classes=names, threshold=self.threshold, accept=self.accept)
+        stated: dict[str, Any] = {"threshold": self.threshold, "accept": self.accept, "provable": self.provable}
+        save(self.model, place / MODEL_FILE, classes=names, **stated)
         files.save_calibration(self, place)
 
     @classmethod
@@ -251,6 +256,7 @@ class Detector:
         names = about.classes if isinstance(model, ProoD) else None
         detector = cls(model, threshold=about.threshold, classes=names, device=device)
         detector.accept = about.accept
+        detector.provable = detector.provable if about.provable is None else about.provable
         calibration = files.calibration(Path(path), detector.model)
         if calibration is not None:
             detector.use(calibration)
@@ -285,15 +291,3 @@ class Detector:
 
 def _array(values: Tensor) -> Floats:
     return values.detach().double().cpu().numpy()
-
-
-def _model(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
-    if isinstance(model, ProoD | Discriminator):
-        if discriminator is not None or shift is not None:
-            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
-        return model
-    if not isinstance(model, nn.Module):
-        raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
-    if discriminator is None:
-        raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
-    return ProoD(model, discriminator, 0.0 if shift is None else shift)

@@ -35,10 +35,8 @@ def save_calibration(detector: Detector, folder: Path) -> None:
 def keep(detector: Detector, folder: Path, about: Metadata) -> None:
     """Write the detector into the folder of a model, with all else that its file said (`about`)."""
     named = {one.name for one in fields(about)} - {"architecture", "version", "format"}
-    facts = {name: getattr(about, name) for name in named} | {
-        "threshold": detector.threshold,
-        "accept": detector.accept,
-    }
+    facts = {name: getattr(about, name) for name in named}
+    facts |= {"threshold": detector.threshold, "accept": detector.accept, "provable": detector.provable}
     save_calibration(detector, folder)
     save(detector.model, folder / MODEL_FILE, **facts)
 

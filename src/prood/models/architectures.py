@@ -77,6 +77,7 @@ class Metadata:
     """Facts about a model. The normalisation stands among the architecture's arguments.
 
     An image whose confidence is below `threshold` is rejected; the share `accept` of the in-distribution is not.
+    `provable` is the share of the false rejections that g may spend, where the model was calibrated with one.
     `inside` is the name of the in-distribution, one of the keys of `data`; older files state it as the first of them.
     """
 
@@ -86,6 +87,7 @@ class Metadata:
     eps: float | None = None
     threshold: float | None = None
     accept: float | None = None
+    provable: float | None = None
     recipe: dict[str, Any] | None = None
     seed: int | None = None
     inside: str | None = None

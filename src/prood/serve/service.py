@@ -63,6 +63,8 @@ class Service:
             "p_in_threshold": detector.p_in_threshold,
             "accept": detector.accept,
             "level": None if calibration is None else calibration.level,
+            "provable": detector.provable,
+            "price": [dict(point) for point in self.about.price],
             "tpr": detector.accept,
             "confidence_level": None if calibration is None else calibration.level,
             "eps": self.eps,
