@@ -59,6 +59,12 @@ def test_a_committee_goes_where_a_discriminator_goes(prood, runs, members, tmp_p
     assert prood("evaluate", joint, *words)[0] == 0  # which stops at a score above its bound
     (found,) = json.loads((joint / "results.json").read_text())["evaluations"]
     assert found["gauc"] <= found["aauc"] <= found["auc"]
+    out = prood("info", joint)[1]
+    shares = [line.split()[0] for line in out.splitlines() if line.strip().startswith(("99.0%", "95.0%", "50.0%"))]
+    assert shares == ["99.0%", "95.0%", "50.0%"]
+    assert "(the threshold)" in out
+    assert prood("calibrate", joint, "digits:test", "--provable", 0.1)[0] == 0  # another gate, another price
+    assert "(the threshold)" not in prood("info", joint)[1]
 
     certificates = tmp_path / "certificates.jsonl"
     words = ("--model", joint, "--eps", 0.01, "--limit", 2, "--out", certificates)

@@ -52,6 +52,23 @@ def test_files_with_the_words_of_before_are_read(model, digits, tmp_path):
     assert read_metadata(path).accept == read_metadata(path).tpr == 0.9
 
 
+def test_the_share_that_g_may_spend_is_kept(model, digits, tmp_path):
+    detector = Detector(model)
+    assert detector.provable == 0.0  # no gate
+    detector.calibrate(digits[:300], accept=0.8, provable=0.4)
+    detector.calibrate(digits[300:400], accept=0.7)  # the gate stays
+    assert detector.provable == 0.4
+    detector.save(tmp_path / "saved")
+    again = Detector.load(tmp_path / "saved")
+    assert (again.provable, again.accept) == (0.4, 0.7)
+    again.threshold = 0.5
+    assert (again.provable, again.accept) == (0.4, None)
+    save(detector.model, tmp_path / "bare" / "model.safetensors")
+    assert Detector.load(tmp_path / "bare").provable is None  # nobody said
+    detector.calibrate(digits[:300], accept=0.8, provable=0)
+    assert detector.provable == 0.0
+
+
 def test_without_a_calibration_there_is_only_the_model(model, tmp_path):
     Detector(model, threshold=0.25).save(tmp_path / "saved")
     again = Detector.load(tmp_path / "saved")

@@ -108,7 +108,8 @@ def info(run: Annotated[Path, MODEL]) -> None:
     for key, value in facts.items():
         text = value if isinstance(value, str) else json.dumps(value)
         shown.print(f"[bold]{key:<13}[/] {escape(text)}", highlight=False, soft_wrap=True)
+    if file.is_file():
         for line in _price(run, about):
-            shown.print(line)
+            shown.print(line, soft_wrap=isinstance(line, str))
     if results is not None:
         shown.print(results_table(results))

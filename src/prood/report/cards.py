@@ -56,6 +56,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "training out-distribution": outside,
         "shift Δ": MISSING if published.shift is None else f"{published.shift:g}",
         passing: MISSING if metadata.threshold is None else f"{metadata.threshold:g}",
+        **({} if metadata.provable is None else {"false rejections that g may spend": f"{metadata.provable:.0%}"}),
         "trained for ε": MISSING if metadata.eps is None else radius_text(metadata.eps),
         "weights": f"`{published.weights}`",
     }
