@@ -1,7 +1,7 @@
 """Guard somebody else's classifier with a discriminator of ours: ProoD-S (Algorithm 2), as a run's folder."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import InitVar, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,15 @@ class Calibrate:
     """Set the threshold by the image set `images`, in-distribution and not trained on, as `Detector.calibrate` does."""
 
     images: str
-    tpr: float = 0.95
-    confidence: float = 0.95
+    accept: float = 0.95
+    level: float = 0.95
+    tpr: InitVar[float | None] = None  # the names before
+    confidence: InitVar[float | None] = None
+
+    def __post_init__(self, tpr: float | None, confidence: float | None) -> None:
+        for name, value in (("accept", tpr), ("level", confidence)):
+            if value is not None:
+                object.__setattr__(self, name, value)
 
 
 def wrap(
@@ -72,7 +79,11 @@ def wrap(
     folder.open(resolved, resume=False, at_once=True)
     save_calibration(detector, folder.folder)  # first: with the model's file the run is complete
     facts: dict[str, Any] = {"eps": about.eps, "inside": about.inside, "data": about.data, "recipe": resolved}
-    facts |= {"classes": None if names is None else list(names), "threshold": detector.threshold, "tpr": detector.tpr}
+    facts |= {
+        "classes": None if names is None else list(names),
+        "threshold": detector.threshold,
+        "accept": detector.accept,
+    }
     save(detector.model, folder.model, **facts)
     return Guarded(_loaded_again(detector, folder), f, accuracy)
 
@@ -99,7 +110,7 @@ def _calibrated(detector: Detector, by: Calibrate) -> float | None:
     if images.shape != detector.shape:
         raise Mismatch(f"{by.images} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
     images = images.numbered_as(detector.classes)
-    detector.calibrate(images, accept=by.tpr, level=by.confidence)
+    detector.calibrate(images, accept=by.accept, level=by.level)
     if images.labels is None or int(images.labels.max()) >= detector.count:
         return None
     return float((detector.predict(images).label == images.labels.numpy()).mean())

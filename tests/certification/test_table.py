@@ -107,7 +107,7 @@ def test_the_models_own_threshold_is_the_default(model: ProoD, tmp_path: Path) -
         ("n", confidence - 1e-6, "no"),
     ):
         path = tmp_path / name / "model.safetensors"
-        save(model, path, classes=["a", "b", "c", "d"], threshold=threshold, tpr=0.95)
+        save(model, path, classes=["a", "b", "c", "d"], threshold=threshold, accept=0.95)
         assert Detector.load(path.parent).threshold == threshold
         (found,) = certify_images(path.parent, ["faces:test"], [0.05], limit=1, device=CPU)
         assert (found.rule.threshold, found.rejected) == (threshold, said)

@@ -50,7 +50,7 @@ def test_a_fused_model_can_have_no_gate(prood, runs, tmp_path):
     assert (tmp_path / "model.safetensors").read_bytes() == before
     assert prood("calibrate", tmp_path, "digits:validation", "--accept", 0.9)[0] == 0  # a threshold it can have
     again, about = load(tmp_path)
-    assert (type(again), about.tpr) == (Fusion, 0.9)
+    assert (type(again), about.accept) == (Fusion, 0.9)
 
 
 def test_the_command_that_fused_is_gone(prood):

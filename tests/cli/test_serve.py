@@ -19,7 +19,7 @@ from prood.serve import server
 def run(tmp_path):
     torch.manual_seed(0)
     model = ProoD(small(3, width=4), discriminator("digits", image=(1, 28, 28)), 1.0)
-    save(model, tmp_path / "run" / MODEL_FILE, classes=["zero", "one", "two"], eps=0.1, threshold=0.7, tpr=0.95)
+    save(model, tmp_path / "run" / MODEL_FILE, classes=["zero", "one", "two"], eps=0.1, threshold=0.7, accept=0.95)
     return tmp_path / "run"
 
 
@@ -52,7 +52,7 @@ def test_it_says_what_where_and_with_which_limits(run, served):
     (((detector, options, about), rest),) = served
     assert (options.batch, options.rate, options.images, options.token) == (5, 2.5, 3, "secret")
     assert set(options.hosts) == {"localhost", "127.0.0.1", "::1"}
-    assert (detector.threshold, about.eps, detector.tpr) == (0.7, 0.1, 0.95)
+    assert (detector.threshold, about.eps, detector.accept) == (0.7, 0.1, 0.95)
     assert rest == {"host": "127.0.0.1", "access_log": False}
 
 
@@ -60,7 +60,7 @@ def test_a_threshold_of_ones_own_has_no_rate(run, served):
     said = call(run, "--port", 0, "--threshold", 0.9, "--allow-host", "box", PROOD_TOKEN="")
     assert "rejects below a confidence of 0.9\n" in said
     (((detector, options, _), _),) = served
-    assert (detector.threshold, detector.tpr, options.token) == (0.9, None, None)
+    assert (detector.threshold, detector.accept, options.token) == (0.9, None, None)
     assert "box" in options.hosts
 
 

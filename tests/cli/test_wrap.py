@@ -52,7 +52,7 @@ def words(place: Path, run: Path, classifier: object = None, **options: object) 
 @pytest.mark.slow
 def test_the_folder_is_used_like_every_run(prood, place, tmp_path):
     run, inside, outside = tmp_path / "run", f"npz:{place}/in.npz", f"npz:{place}/out.npz"
-    code, out, _ = prood(*words(place, run, classes=place / "names.txt", calibrate=inside, tpr=0.9))
+    code, out, _ = prood(*words(place, run, classes=place / "names.txt", calibrate=inside, accept=0.9))
     assert code == 0, out
     assert "classifier: export, logits of 3 classes; takes 1×28×28, bilinear, pixels in [0, 1]" in out
     assert f"accuracy: 75.0% on {inside}" in out
@@ -124,9 +124,10 @@ def test_what_is_said_of_the_classifier_is_used(prood, place, tmp_path):
         ({"output": "logits"}, "returns one tensor"),
         ({"discriminator": "nowhere"}, "there is no model at nowhere"),
         ({"calibrate": "nothing"}, "no image set 'nothing'"),
-        ({"calibrate": "smooth", "tpr": 1.5}, "tpr is a probability"),
+        ({"calibrate": "smooth", "accept": 1.5}, "accept is a share"),
         ({"weights": "w.safetensors"}, "--weights belongs to"),
-        ({"tpr": 0.9}, "--tpr and --confidence are for a threshold"),
+        ({"accept": 0.9}, "--accept and --level are for a threshold"),
+        ({"tpr": 0.9}, "--accept and --level are for a threshold"),
     ],
 )
 def test_wrong_words_are_one_line(prood, place, tmp_path, options, said):
@@ -200,7 +201,11 @@ def test_names_from_files(tmp_path):
 
 @pytest.mark.slow
 def test_a_share_below_one_is_not_rounded_to_all(prood, place, tmp_path):
-    options = {"calibrate": f"npz:{place}/in.npz", "tpr": 0.996, "confidence": 0.1}
+    options = {
+        "calibrate": f"npz:{place}/in.npz",
+        "tpr": 0.996,
+        "confidence": 0.1,
+    }  # as these options were called before
     code, out, err = prood(*words(place, tmp_path / "run", **options))
     assert code == 0, err
     assert "at least 99.6% of the in-distribution is accepted" in out

@@ -31,16 +31,16 @@ def test_k_is_the_largest_that_exact_arithmetic_allows(tpr, confidence):
     for n in [*range(1, 40, 3), 58, 59, 93]:
         allowed = [k for k, chance in enumerate(chances(n, tpr), 1) if chance >= Fraction(confidence)]
         if allowed:
-            assert order_statistic(n, tpr=tpr, confidence=confidence) == max(allowed)
+            assert order_statistic(n, accept=tpr, level=confidence) == max(allowed)
         else:
             with pytest.raises(BadValue, match=str(needed(tpr, confidence))):
-                order_statistic(n, tpr=tpr, confidence=confidence)
+                order_statistic(n, accept=tpr, level=confidence)
 
 
 @pytest.mark.parametrize(("tpr", "confidence"), PAIRS)
 @pytest.mark.parametrize("n", [1000, 50_000, 1_000_000])
 def test_k_against_the_beta_distribution_of_scipy(n, tpr, confidence):
-    k = order_statistic(n, tpr=tpr, confidence=confidence)
+    k = order_statistic(n, accept=tpr, level=confidence)
     assert stats.beta.sf(tpr, n - k + 1, k) >= confidence > stats.beta.sf(tpr, n - k, k + 1)
 
 
@@ -53,27 +53,27 @@ def test_the_true_positive_rate_has_the_beta_distribution_of_the_docstring():
 def test_known_sample_sizes():
     # Wilks: 59 observations for 95%/95% and 93 for the second smallest; 22 for 90%/90%.
     assert (needed(0.95, 0.95), needed(0.9, 0.9), needed(0.5, 0.5)) == (59, 22, 1)
-    assert [order_statistic(n, tpr=0.95, confidence=0.95) for n in (59, 92, 93)] == [1, 1, 2]
+    assert [order_statistic(n, accept=0.95, level=0.95) for n in (59, 92, 93)] == [1, 1, 2]
     with pytest.raises(BadValue, match=r"58.*59"):
-        order_statistic(58, tpr=0.95, confidence=0.95)
+        order_statistic(58, accept=0.95, level=0.95)
 
 
 @pytest.mark.parametrize("tpr", [1e-9, 0.1, 0.5, 0.9, 0.999, 1 - 1e-6])
 @pytest.mark.parametrize("confidence", [1e-6, 0.5, 0.95, 1 - 1e-9])
 def test_as_many_as_needed_are_enough_and_one_less_is_not(tpr, confidence):
     n = needed(tpr, confidence)
-    assert order_statistic(n, tpr=tpr, confidence=confidence) >= 1
+    assert order_statistic(n, accept=tpr, level=confidence) >= 1
     with pytest.raises(BadValue):
-        order_statistic(n - 1, tpr=tpr, confidence=confidence)
+        order_statistic(n - 1, accept=tpr, level=confidence)
 
 
 def test_more_images_allow_a_higher_k_and_higher_demands_a_lower_one():
-    rising = [order_statistic(n, tpr=0.9, confidence=0.9) for n in range(22, 400)]
+    rising = [order_statistic(n, accept=0.9, level=0.9) for n in range(22, 400)]
     assert rising == sorted(rising)
     assert rising[-1] > rising[0]
     for falling in (
-        [order_statistic(500, tpr=tpr, confidence=0.9) for tpr in np.linspace(0.05, 0.99, 50)],
-        [order_statistic(500, tpr=0.9, confidence=confidence) for confidence in np.linspace(0.01, 0.99, 50)],
+        [order_statistic(500, accept=tpr, level=0.9) for tpr in np.linspace(0.05, 0.99, 50)],
+        [order_statistic(500, accept=0.9, level=confidence) for confidence in np.linspace(0.01, 0.99, 50)],
     ):
         assert falling == sorted(falling, reverse=True)
         assert falling[-1] < falling[0]
@@ -82,9 +82,9 @@ def test_more_images_allow_a_higher_k_and_higher_demands_a_lower_one():
 @pytest.mark.parametrize("wrong", [0.0, 1.0, -0.1, 1.5, math.nan, math.inf])
 def test_probabilities_lie_between_zero_and_one(wrong):
     with pytest.raises(BadValue):
-        order_statistic(100, tpr=wrong, confidence=0.95)
+        order_statistic(100, accept=wrong, level=0.95)
     with pytest.raises(BadValue):
-        order_statistic(100, tpr=0.95, confidence=wrong)
+        order_statistic(100, accept=0.95, level=wrong)
 
 
 def too_often(misses: int, splits: int, confidence: float) -> bool:
@@ -101,7 +101,7 @@ def test_the_guarantee_over_two_hundred_draws(draw, tpr, confidence, n):
     for _ in range(200):
         scores = generator.normal(size=n) if draw == "normal" else generator.exponential(size=n)
         scores = np.ceil(scores) if draw == "rounded" else np.zeros(n) if draw == "constant" else scores
-        t = calibrated(scores, sigmoid(scores), tpr=tpr, confidence=confidence).score
+        t = calibrated(scores, sigmoid(scores), accept=tpr, level=confidence).score
         if draw == "rounded":
             true = math.exp(-(t - 1))  # P(⌈X⌉ ≥ t)
         else:
@@ -124,14 +124,14 @@ def test_the_guarantee_on_splits_of_real_digits(detector, digits):
     # finitely many, and that noise comes on top of the threshold's. Splits are independent, so misses are binomial.
     prediction = detector.predict(digits)
     n, rest = 300, 700
-    k = order_statistic(n, tpr=0.9, confidence=0.95)
+    k = order_statistic(n, accept=0.9, level=0.95)
     expected = float(stats.betabinom(rest, n - k + 1, k).cdf(math.ceil(0.9 * rest) - 1))
     generator = np.random.default_rng(1)
     rates = []
     for _ in range(200):
         order = generator.permutation(1000)
         inside, held = order[:n], order[n:]
-        found = calibrated(prediction.score[inside], prediction.confidence[inside], tpr=0.9, confidence=0.95)
+        found = calibrated(prediction.score[inside], prediction.confidence[inside], accept=0.9, level=0.95)
         rates.append((prediction.confidence[held] >= found.threshold).mean())
     misses = int((np.asarray(rates) < 0.9).sum())
     assert expected < 0.1
@@ -140,7 +140,7 @@ def test_the_guarantee_on_splits_of_real_digits(detector, digits):
 
 
 def test_p_values_count_the_scores_that_are_not_larger():
-    found = calibrated(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.9, 0.6, 0.8, 0.8]), tpr=0.4, confidence=0.5)
+    found = calibrated(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.9, 0.6, 0.8, 0.8]), accept=0.4, level=0.5)
     assert found.scores.tolist() == [1.0, 2.0, 2.0, 3.0]
     assert len(found) == 4
     p = found.p_values(np.array([0.0, 1.0, 1.5, 2.0, 3.0, 4.0]))
@@ -153,7 +153,7 @@ def test_p_values_are_super_uniform():
     p = []
     for _ in range(4000):
         scores = np.round(generator.normal(size=60), 1)  # with ties
-        found = calibrated(scores[:-1], sigmoid(scores[:-1]), tpr=0.5, confidence=0.5)
+        found = calibrated(scores[:-1], sigmoid(scores[:-1]), accept=0.5, level=0.5)
         p.append(found.p_values(scores[-1:])[0])
     for alpha in (1 / 60, 0.05, 0.1, 0.3, 0.7):
         assert stats.binom.sf((np.asarray(p) <= alpha).sum() - 1, 4000, alpha) > 1e-3
@@ -163,7 +163,7 @@ def test_p_values_are_super_uniform():
 def test_rejected_images_have_small_p_values():
     generator = np.random.default_rng(4)
     scores, new = generator.normal(size=200), generator.normal(size=500)
-    found = calibrated(scores, sigmoid(scores), tpr=0.9, confidence=0.9)
+    found = calibrated(scores, sigmoid(scores), accept=0.9, level=0.9)
     rejected = sigmoid(new) < found.threshold
     assert rejected.any()
     assert (rejected == (found.p_values(new) <= found.index / 201)).all()
@@ -171,4 +171,4 @@ def test_rejected_images_have_small_p_values():
 
 def test_scores_that_are_nan_are_refused():
     with pytest.raises(BadValue, match="NaN"):
-        calibrated(np.array([0.1, math.nan]), np.array([0.5, math.nan]), tpr=0.5, confidence=0.5)
+        calibrated(np.array([0.1, math.nan]), np.array([0.5, math.nan]), accept=0.5, level=0.5)

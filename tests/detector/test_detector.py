@@ -131,7 +131,7 @@ def test_calibration_sets_the_threshold(detector, digits):
     assert (answer.accepted == (answer.p_value > found.index / 201)).all()
     assert found.threshold == np.sort(answer.confidence)[found.index - 1]
     assert found.score == np.sort(answer.score)[found.index - 1]
-    assert (found.tpr, found.confidence, len(found)) == (0.95, 0.95, 200)
+    assert (found.accept, found.level, len(found)) == (0.95, 0.95, 200)
     # An image ties with itself in whatever batch it comes.
     assert answer.p_value.min() == 2 / 201
     looser = detector.calibrate(digits[:200], accept=0.8, level=0.9)

@@ -5,21 +5,23 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 import prood
 from prood.detector import Detector
 from prood.errors import AlreadyThere, Damaged, Mismatch, NotFound, ProodError, Unsupported
-from prood.models import save
+from prood.models import read_metadata, save
 
 
 def test_a_detector_that_was_saved_is_the_same(model, digits, tmp_path):
     detector = Detector(model, classes=tuple("abcdefgh"))
-    found = detector.calibrate(digits[:100], tpr=0.9)
+    found = detector.calibrate(digits[:100], accept=0.9)
     detector.save(tmp_path / "saved")
     again = Detector.load(tmp_path / "saved")
     assert again.calibration is not None
     assert (again.calibration.scores == found.scores).all()
-    for name in ("threshold", "score", "index", "tpr", "confidence"):
+    for name in ("threshold", "score", "index", "accept", "level"):
         assert getattr(again.calibration, name) == getattr(found, name)
     assert (again.threshold, again.classes) == (found.threshold, detector.classes)
     before, after = detector.predict(digits[100:200]), again.predict(digits[100:200])
@@ -27,6 +29,44 @@ def test_a_detector_that_was_saved_is_the_same(model, digits, tmp_path):
         assert np.array_equal(getattr(before, name), getattr(after, name)), name
     # `prood certify --model saved` rejects by the same threshold.
     assert prood.load(str(tmp_path / "saved")).threshold == found.threshold
+
+
+def test_files_with_the_words_of_before_are_read(model, digits, tmp_path):
+    detector = Detector(model)
+    found = detector.calibrate(digits[:100], accept=0.9, level=0.8)
+    detector.save(tmp_path / "saved")
+    file = tmp_path / "saved" / "calibration.json"
+    facts = json.loads(file.read_text())
+    facts |= {"tpr": facts.pop("accept"), "confidence": facts.pop("level")}
+    file.write_text(json.dumps(facts))
+    path = tmp_path / "saved" / "model.safetensors"
+    with safe_open(path, "pt") as opened:
+        about = opened.metadata()["prood"]
+    assert '"accept": 0.9' in about
+    save_file(load_file(path), path, {"prood": about.replace('"accept": 0.9', '"tpr": 0.9')})
+    again = Detector.load(tmp_path / "saved")
+    assert again.calibration is not None
+    assert (again.calibration.accept, again.calibration.level, again.accept) == (0.9, 0.8, 0.9)
+    assert (again.calibration.tpr, again.calibration.confidence, again.tpr) == (0.9, 0.8, 0.9)
+    assert again.threshold == found.threshold
+    assert read_metadata(path).accept == read_metadata(path).tpr == 0.9
+
+
+def test_the_share_that_g_may_spend_is_kept(model, digits, tmp_path):
+    detector = Detector(model)
+    assert detector.provable == 0.0  # no gate
+    detector.calibrate(digits[:300], accept=0.8, provable=0.4)
+    detector.calibrate(digits[300:400], accept=0.7)  # the gate stays
+    assert detector.provable == 0.4
+    detector.save(tmp_path / "saved")
+    again = Detector.load(tmp_path / "saved")
+    assert (again.provable, again.accept) == (0.4, 0.7)
+    again.threshold = 0.5
+    assert (again.provable, again.accept) == (0.4, None)
+    save(detector.model, tmp_path / "bare" / "model.safetensors")
+    assert Detector.load(tmp_path / "bare").provable is None  # nobody said
+    detector.calibrate(digits[:300], accept=0.8, provable=0)
+    assert detector.provable == 0.0
 
 
 def test_without_a_calibration_there_is_only_the_model(model, tmp_path):
@@ -107,7 +147,7 @@ def test_a_bare_discriminator_is_a_detector_too(model, digits, tmp_path):
     found = bare.calibrate(digits[:100])
     bare.save(tmp_path / "bare")
     again = Detector.load(tmp_path / "bare")
-    assert (again.threshold, again.tpr, again.classes, again.count) == (found.threshold, 0.95, (), 0)
+    assert (again.threshold, again.accept, again.classes, again.count) == (found.threshold, 0.95, (), 0)
     before, after = bare.predict(digits[100:150]), again.predict(digits[100:150])
     for name in ("label", "confidence", "p_in", "accepted", "p_value"):
         assert np.array_equal(getattr(before, name), getattr(after, name)), name

@@ -96,7 +96,7 @@ def test_a_firm_gate_leaves_the_classifiers_labels(model, both):
 
 def test_scikit_learns_verdicts_are_the_gated_ones(gated, floats):
     sklearn = pytest.importorskip("prood.detector.sklearn")
-    estimator = sklearn.OutlierDetector(Detector(gated), tpr=0.9, confidence=0.8).fit(floats[200:500].numpy())
+    estimator = sklearn.OutlierDetector(Detector(gated), accept=0.9, level=0.8).fit(floats[200:500].numpy())
     shown = floats[500:800].numpy()
     found = estimator.detector_.predict(shown)
     assert (estimator.predict(shown) == np.where(found.accepted, 1, -1)).all()
@@ -106,7 +106,7 @@ def test_scikit_learns_verdicts_are_the_gated_ones(gated, floats):
 
 
 def test_pytorch_oods_score_is_the_gated_one(gated, model, floats):
-    score = OutlierScore(Detector(gated), tpr=0.9, confidence=0.8)
+    score = OutlierScore(Detector(gated), accept=0.9, level=0.8)
     score.fit([(floats[200:500], torch.zeros(300))])
     shown = floats[500:600]
     found = score.detector.predict(shown)

@@ -97,12 +97,13 @@ def test_ties_make_fewer_levels():
     assert 1 < len(gate.knots) < len(LEVELS)
 
 
-def test_the_promise_holds_over_many_splits():
+@pytest.mark.parametrize("schedule", [Schedule(0.3), Schedule(0.4, 0.9), Schedule(0.0, 1.0), Schedule(1.0)])
+def test_the_promise_holds_over_many_splits(schedule):
     """With level 0.9 at most about a tenth of the thresholds accept less than asked for, whatever the gate is."""
     kept = 0
     for seed in range(300):
         scores, in_logits = drawn(seed, 6000)
-        gate = gate_of(Schedule(0.4, 0.9), scores[:500], in_logits[:500])
+        gate = gate_of(schedule, scores[:500], in_logits[:500])
         found = np.minimum(scores, gate(torch.from_numpy(in_logits)).numpy())
 
         threshold = threshold_at(found[500:1000], 0.9, 0.9)

@@ -47,7 +47,8 @@ def test_higher_is_more_out_of_distribution(model, floats):
 def test_fit_calibrates_on_what_is_labelled_as_inside(model, floats):
     labels = torch.arange(300) % 8
     labels[::3] = -1
-    score = OutlierScore(Detector(model), tpr=0.9, confidence=0.8)
+    score = OutlierScore(Detector(model), accept=0.9, level=0.8)
+    assert OutlierScore(Detector(model), tpr=0.9, confidence=0.8).asked == score.asked  # the names before
     assert score.fit(DataLoader(TensorDataset(floats, labels), batch_size=64)) is score
     by_hand = Detector(model)
     expected = by_hand.calibrate(floats[labels >= 0], tpr=0.9, confidence=0.8)

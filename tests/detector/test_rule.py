@@ -133,7 +133,7 @@ def test_a_threshold_is_one_of_the_scores():
         found = threshold_at(scores, share)
         assert found == threshold(scores, share)  # that of the metrics
         assert (scores >= found).mean() >= share > (scores > found).mean()
-    assert threshold_at(scores, 0.9, confidence=0.95) < threshold_at(scores, 0.9)  # the promise about new images costs
+    assert threshold_at(scores, 0.9, level=0.95) < threshold_at(scores, 0.9)  # the promise about new images costs
 
 
 def test_how_far_a_proof_reaches():

@@ -17,7 +17,7 @@ def arrays(digits) -> np.ndarray:
 
 
 def test_it_is_an_outlier_detector(detector, arrays):
-    estimator = OutlierDetector(detector, tpr=0.9, confidence=0.8)
+    estimator = OutlierDetector(detector, accept=0.9, level=0.8)
     assert is_outlier_detector(estimator)
     assert estimator.fit(arrays[:200]) is estimator
     assert detector.threshold is None  # the one given stays as it was
@@ -31,7 +31,7 @@ def test_it_is_an_outlier_detector(detector, arrays):
     order = np.argsort(found.score)
     assert (np.diff(decision[order]) >= 0).all()
     assert (estimator.score_samples(arrays[200:400]) == found.score).all()
-    assert estimator.detector_.calibration.tpr == 0.9
+    assert estimator.detector_.calibration.accept == 0.9
     assert estimator.detector_.calibration.confidence == 0.8
 
 
@@ -54,13 +54,15 @@ def test_where_confidences_tie_the_sign_is_that_of_the_verdict(detector, arrays)
 
 
 def test_it_can_be_cloned_and_set(detector, arrays):
-    estimator = OutlierDetector(detector, tpr=0.9).fit(arrays[:100])
+    estimator = OutlierDetector(detector, accept=0.9).fit(arrays[:100])
     other = clone(estimator)
-    assert other.get_params()["tpr"] == 0.9
+    assert other.get_params()["accept"] == 0.9
     with pytest.raises(NotFittedError):
         other.predict(arrays[:2])
-    other.set_params(tpr=0.5).fit(arrays[:100])
+    other.set_params(accept=0.5).fit(arrays[:100])
     assert other.offset_ > estimator.offset_
+    before = clone(OutlierDetector(detector, tpr=0.5, confidence=0.95)).fit(arrays[:100])  # the names before
+    assert before.offset_ == other.offset_
 
 
 def test_it_works_in_a_pipeline(detector, arrays):

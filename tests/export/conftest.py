@@ -10,6 +10,7 @@ from prood.bounds import BlockedLinear, NegativeLinear, Normalise
 from prood.detector import Detector
 from prood.export import export
 from prood.models import Discriminator, Gate, Gated, ProoD, discriminator, small
+from prood.models.committee import committee_of
 
 
 def digits_model(seed: int = 0) -> ProoD:
@@ -51,6 +52,18 @@ def gated_model(seed: int = 0) -> Gated:
     return Gated(model.classifier, model.discriminator, gate, model.shift.item()).eval()
 
 
+def committee_model(seed: int = 0) -> Gated:
+    """Two members, of which each is the least for some images, behind the same gate."""
+    model = gated_model(seed)
+    g = discriminator("digits-S", image=(1, 28, 28), guard=1e-3).eval()
+    with torch.no_grad():
+        g.last.log_weight.sub_(1.0)
+    members, images = [model.discriminator, g], torch.rand(200, 1, 28, 28) ** 2
+    with torch.no_grad():
+        seen = [one.covered(images).double().numpy() for one in members]
+    return Gated(model.classifier, committee_of(members, seen, (0.6, 0.4)), model.gate, 1.5).eval()
+
+
 @pytest.fixture(scope="session")
 def detector() -> Detector:
     return Detector(digits_model(), threshold=0.5, classes=[f"digit {n}" for n in range(8)])
@@ -84,4 +97,16 @@ def gated() -> Detector:
 def gated_file(gated: Detector, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("export") / "gated.onnx"
     export(gated, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def committee() -> Detector:
+    return Detector(committee_model(), threshold=0.5)
+
+
+@pytest.fixture(scope="session")
+def committee_file(committee: Detector, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "committee.onnx"
+    export(committee, path)
     return path

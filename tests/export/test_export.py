@@ -25,7 +25,7 @@ from prood.models import fingerprint, score_of
 pytestmark = pytest.mark.slow  # its files take seconds to export
 
 LEVELS = ("disabled", "basic", "extended", "all")
-FILES = {"detector": "file", "odd": "odd_file", "gated": "gated_file"}
+FILES = {"detector": "file", "odd": "odd_file", "gated": "gated_file", "committee": "committee_file"}
 opened = functools.cache(open_session)
 
 

@@ -64,7 +64,7 @@ def test_confidences_are_those_of_torch_however_far_from_the_data():
     graph = Graph(model)
     for fall in (0.0, 1.0, 3.0):
         with torch.no_grad():
-            graph.discriminator[-1].fixed.mul_(10**fall)
+            graph.discriminator.network[-1].fixed.mul_(10**fall)
             model.discriminator.last.log_weight.add_(fall * torch.tensor(10.0).log())
             logits = model.logits(images)
             probabilities, p_in, confidence, _ = graph(images, logits, torch.zeros(()))

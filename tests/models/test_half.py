@@ -14,7 +14,7 @@ from prood.errors import Damaged, Unsupported
 from prood.models import Discriminator, Metadata, ProoD, build, fingerprint, load, read_metadata, save
 from prood.models.files import rounded
 
-FACTS: dict[str, Any] = {"classes": ["a", "b", "c"], "eps": 0.01, "threshold": 0.7, "tpr": 0.95}
+FACTS: dict[str, Any] = {"classes": ["a", "b", "c"], "eps": 0.01, "threshold": 0.7, "accept": 0.95}
 
 
 @pytest.fixture
@@ -145,11 +145,11 @@ def test_types_that_float32_cannot_hold_exactly_are_refused(model: ProoD, tmp_pa
 def test_a_loaded_joint_model_has_its_classes_and_threshold(model: ProoD, tmp_path: Path) -> None:
     assert (model.classes, model.threshold) == (None, None)
     written = save(model, tmp_path / "model.safetensors", **FACTS)
-    assert (written.threshold, written.tpr) == (0.7, 0.95)
+    assert (written.threshold, written.accept) == (0.7, 0.95)
     again, about = prood.load(str(tmp_path)), load(tmp_path)[1]
     assert again.about == about
     assert (again.classes, again.threshold, again.shift) == (("a", "b", "c"), 0.7, model.shift)
-    assert (about.threshold, about.tpr) == (0.7, 0.95)
+    assert (about.threshold, about.accept) == (0.7, 0.95)
     assert set(again.state_dict()) == set(model.state_dict())
     assert fingerprint(again) == fingerprint(model)
     assert again.architecture == model.architecture
@@ -161,10 +161,10 @@ def test_a_file_without_a_threshold(model: ProoD, tmp_path: Path) -> None:
     # As Prood wrote it before there were thresholds.
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
-    header = data[8 : 8 + length].replace(rb"\"threshold\": null, \"tpr\": null, ", b"")
+    header = data[8 : 8 + length].replace(rb"\"threshold\": null, \"accept\": null, ", b"")
     assert len(header) < length
     path.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
-    assert (read_metadata(path).threshold, read_metadata(path).tpr) == (None, None)
+    assert (read_metadata(path).threshold, read_metadata(path).accept) == (None, None)
     again = prood.load(str(path))
     assert (again.classes, again.threshold) == (None, None)
 

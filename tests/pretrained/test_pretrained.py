@@ -36,7 +36,7 @@ def joint(seed: int = 0) -> ProoD:
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two models, in the place of the package's, and an empty one to work in."""
     folder = tmp_path / "shipped"
-    facts = {"classes": ["cat", "dog", "owl"], "eps": 0.01, "threshold": 0.9999, "tpr": 0.95}
+    facts = {"classes": ["cat", "dog", "owl"], "eps": 0.01, "threshold": 0.9999, "accept": 0.95}
     for seed, name in enumerate(("toys", "animals")):
         save(joint(seed), folder / f"{name}.safetensors", half=True, **facts)
         (folder / f"{name}.md").write_text(f"# {name}\nÜber {name}.\n", encoding="utf-8")
@@ -88,7 +88,7 @@ def test_load(shipped: Path) -> None:
     assert fingerprint(model) == fingerprint(load(shipped / "toys.safetensors")[0])
     assert fingerprint(model) != fingerprint(prood.load("animals"))
     assert model_path("toys") == model_path(Path("toys")) == shipped / "toys.safetensors"
-    assert read_metadata("toys").tpr == 0.95
+    assert read_metadata("toys").accept == 0.95
 
 
 def test_what_is_on_disk_wins(shipped: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_shipped_model_is_complete(name: str) -> None:
     assert 1 / len(about.classes) < about.threshold < 1
     assert model.threshold == about.threshold
     assert portable(about.recipe) == about.recipe  # no folder of the machine that trained it
-    assert about.tpr == 0.95
+    assert about.accept == 0.95
     assert about.eps is not None
     assert about.eps > 0
     assert (model.confidence(images) <= model.upper_bound(images, about.eps)).all()

@@ -360,7 +360,7 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
 def test_the_threshold_stands_in_the_card_if_there_is_one(published):
     one, about = published
     assert "threshold (95% of the in-distribution passes)**: 0.875" in card(one, replace(about, threshold=0.875))
-    assert "(99% of the in-distribution passes)**: 0.5" in card(one, replace(about, threshold=0.5, tpr=0.99))
+    assert "(99% of the in-distribution passes)**: 0.5" in card(one, replace(about, threshold=0.5, accept=0.99))
     assert "passes)**: –" in card(one, about)
 
 

@@ -47,7 +47,7 @@ def images(pictures: np.ndarray) -> torch.Tensor:
 @pytest.fixture(scope="session")
 def detector(images: torch.Tensor) -> Detector:
     found = Detector(joint(), classes=NAMES)
-    found.calibrate(images, tpr=0.6, confidence=0.9)
+    found.calibrate(images, accept=0.6, level=0.9)
     return found
 
 

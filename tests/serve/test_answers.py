@@ -212,7 +212,8 @@ def test_the_model_and_its_limits(service, detector):
     assert found["classes"] == list("abcdefgh")
     assert found["image"] == [1, 28, 28]
     assert (found["shift"], found["eps"], found["floor"]) == (1.5, 0.01, 0.125)
-    assert (found["threshold"], found["tpr"], found["confidence_level"]) == (detector.threshold, 0.6, 0.9)
+    assert (found["threshold"], found["accept"], found["level"]) == (detector.threshold, 0.6, 0.9)
+    assert (found["tpr"], found["confidence_level"]) == (0.6, 0.9)  # their names before
     assert found["ceiling"] == detector.model.ceiling(8)
     assert (found["limits"]["body_bytes"], found["limits"]["attack_steps"]) == (1000, 7)
 
@@ -220,7 +221,7 @@ def test_the_model_and_its_limits(service, detector):
 def test_without_a_threshold_nothing_is_decided(service, detector, files):
     client = service(Detector(detector.model))
     model = client.get("/v1/model").json()
-    assert (model["threshold"], model["tpr"], model["confidence_level"]) == (None, None, None)
+    assert (model["threshold"], model["accept"], model["level"]) == (None, None, None)
     (one,) = client.picture("/v1/predict", files[0]).json()["predictions"]
     assert (one["accepted"], one["p_value"], one["name"]) == (None, None, str(one["label"]))
     (one,) = client.picture("/v1/certify?eps=0.01,0.02", files[0]).json()["certificates"]

@@ -148,7 +148,7 @@ def closed_while_sending(connection, part):
 @pytest.fixture(scope="module")
 def run(detector, tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "small"
-    save(detector.model, folder / MODEL_FILE, classes=list("abcdefgh"), threshold=0.5, tpr=0.9, eps=0.03)
+    save(detector.model, folder / MODEL_FILE, classes=list("abcdefgh"), threshold=0.5, accept=0.9, eps=0.03)
     return folder
 
 
@@ -221,7 +221,7 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
 
 def test_what_is_loaded_and_announced(run, detector, tmp_path):
     found, about = loaded(run)
-    assert (about.name, about.eps, found.tpr, found.threshold) == ("small", 0.03, 0.9, 0.5)
+    assert (about.name, about.eps, found.accept, found.threshold) == ("small", 0.03, 0.9, 0.5)
     assert loaded(run / MODEL_FILE)[1].name == "model"
     assert loaded(run, name="mine")[1].name == "mine"
     said = "\n".join(announcement(found, about, Options(), "0.0.0.0", 80))
@@ -229,7 +229,7 @@ def test_what_is_loaded_and_announced(run, detector, tmp_path):
     assert "warning" not in "\n".join(announcement(found, about, Options(token="x"), "0.0.0.0", 80))
     assert "warning" not in "\n".join(announcement(found, about, Options(), "127.0.0.1", 80))
     assert "http://[::1]:80/docs" in "\n".join(announcement(found, about, Options(), "::1", 80))
-    found.tpr = 0.996
+    found.accept = 0.996
     assert "(accepts 99.6% of" in announcement(found, about, Options(), "127.0.0.1", 80)[0]
     detector_alone = type(detector)(detector.model)
     assert "no threshold" in announcement(detector_alone, about, Options(), "127.0.0.1", 80)[0]

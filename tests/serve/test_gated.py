@@ -7,6 +7,7 @@ import torch
 from prood.detector import Detector
 from prood.models import Gate, Gated
 from prood.models.confidence import confidence_of
+from prood.serve.options import About
 
 CLOSE = 1e-6  # another batch rounds otherwise
 
@@ -34,6 +35,20 @@ def test_every_answer_says_which_gate_rejects(client, detector, images):
     (reason,) = [one for one in outputs if one["name"] == "reason"]
     assert (reason["datatype"], reason["shape"]) == ("BYTES", [32])
     assert reason["data"] == [one or "" for one in expected.reason]
+
+
+def test_the_model_says_at_which_point_it_decides(service, detector, images):
+    calibrated = Detector(detector.model.__class__(*parts_of(detector)))
+    calibrated.calibrate(images.repeat(8, 1, 1, 1) if len(images) < 250 else images, accept=0.6, provable=0.4)
+    price = {"eps": 0.02, "accepted": 0.61, "rejected": 0.7, "proved": 0.2, "sets": 3}
+    found = service(calibrated, About("small", 0.02, price=(price,))).get("/v1/model").json()
+    assert (found["accept"], found["provable"], found["price"]) == (0.6, 0.4, [price])
+    found = service(detector).get("/v1/model").json()
+    assert (found["gated"], found["provable"], found["price"]) == (True, None, [])
+
+
+def parts_of(detector):
+    return detector.model.classifier, detector.model.discriminator
 
 
 def test_a_certificate_is_that_of_the_gate(client, detector, images):

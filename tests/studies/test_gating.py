@@ -70,6 +70,23 @@ def test_a_higher_price_proves_no_less(sample):
     assert sum(dear.with_it.gfpr) <= sum(cheap.with_it.gfpr)
 
 
+def test_where_g_ranks_worse_the_last_share_stays_that_of_the_beginning():
+    """A share that grows with the level costs more AUC than the price allows; the constant one lowers both rates."""
+    random, count = np.random.default_rng(0), 1500
+    s_in, s_out, g_in = random.normal(4, 2.5, count), random.normal(1.36, 2.5, count), 3 - random.gamma(2.0, 0.8, count)
+    far = random.random(count) < 0.25  # of these g is sure, and of no others
+    g_out = np.where(far, -2 - random.gamma(2.0, 0.8, count), 3 - random.gamma(2.0, 1.0, count))
+    values = (s_in, g_in, s_out, g_out, g_out + 0.6 * random.random(count))
+    weak = [Pairs(*(torch.from_numpy(value) for value in values))]
+    found = fit_schedule(weak, 2.0, PRICES["default"])
+    assert found.schedule.end == found.schedule.provable >= 0.3
+    assert found.without.auc - found.with_it.auc <= PRICES["default"].auc
+    assert found.with_it.fpr[0] <= found.without.fpr[0] + PRICES["default"].fpr
+    assert found.with_it.gfpr[0] <= found.without.gfpr[0] - 0.03
+    growing = judged(weak, 2.0, Schedule(found.schedule.provable, 0.95))
+    assert found.without.auc - growing.auc > PRICES["default"].auc
+
+
 def test_verdicts_are_means_over_sets(sample):
     other = Pairs(sample.s_in, sample.g_in, sample.s_out - 3, sample.g_out, sample.bound_out)
     one, two, both = (judged(sets, SHIFT, Schedule(0.3)) for sets in ([sample], [other], [sample, other]))
@@ -123,7 +140,7 @@ def test_calibrating_a_run_keeps_what_its_file_says(run):
     found = calibrate_model(str(run), "digits:validation", Asked(0.9, 0.9, "0.4"), outliers=Outliers())
     model, after = load(run)
     assert isinstance(model, Gated)
-    assert (after.classes, after.eps, after.seed, after.tpr) == (about.classes, 0.1, 7, 0.9)
+    assert (after.classes, after.eps, after.seed, after.accept) == (about.classes, 0.1, 7, 0.9)
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.state_dict().items())
     assert f"{after.threshold:.6g}" in found.words
     assert json.loads((run / "calibration.json").read_text())["threshold"] == after.threshold
@@ -139,8 +156,8 @@ def test_nothing_asked_changes_nothing(run):
 
 def test_another_folder_takes_the_result(run, tmp_path):
     calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers(), out=tmp_path / "other")
-    assert load(tmp_path / "other")[1].tpr == 0.95
-    assert load(run)[1].tpr is None
+    assert load(tmp_path / "other")[1].accept == 0.95
+    assert load(run)[1].accept is None
     with pytest.raises(AlreadyThere):
         calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers(), out=tmp_path / "other")
     with pytest.raises(BadValue, match="--out"):
@@ -176,4 +193,4 @@ def test_a_damaged_calibration_is_made_anew(run):
     calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers())
     (run / "calibration.json").write_text("{")
     calibrate_model(str(run), "digits:validation", Asked(0.9), outliers=Outliers())
-    assert Detector.load(run).calibration.tpr == 0.9
+    assert Detector.load(run).calibration.accept == 0.9

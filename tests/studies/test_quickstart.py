@@ -64,7 +64,7 @@ def test_quickstart_writes_what_it_prints_and_loses_nothing_when_interrupted(sho
         assert detector.threshold == detector.calibration.threshold
         assert detector.predict(data.load(CALIBRATION)).accepted.mean() >= 0.95
         about = read_metadata(tmp_path / "q" / name)
-        assert (about.threshold, about.tpr, about.eps) == (detector.threshold, 0.95, 0.3)
+        assert (about.threshold, about.accept, about.eps) == (detector.threshold, 0.95, 0.3)
         assert about.classes == list("01234567")
         assert "digits:train" in about.data
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from prood.cli.calibrating import calibrate
+from prood.cli.committee import committee
 from prood.cli.data import data
 from prood.cli.deploying import export, serve, wrap
 from prood.cli.measuring import asymptotics, compare, evaluate
@@ -31,6 +32,7 @@ app.command()(quickstart)
 app.command()(recipes)
 app.command(cls=ListsMethods)(train)
 for one in (
+    committee,
     combine,
     wrap,
     calibrate,

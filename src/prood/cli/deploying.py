@@ -1,6 +1,8 @@
 """prood wrap, serve, export: models in use"""
 
 import os
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +46,10 @@ def wrap(
         str | None,
         Option(metavar="SET", help="Images for the threshold, in-distribution and not trained on: digits:validation"),
     ] = None,
-    tpr: Annotated[float, Option(help="The share of in-distribution images to accept, at least.")] = 0.95,
-    confidence: Annotated[float, Option(help="How sure that is, over the draw of these images.")] = 0.95,
+    accept: Annotated[float, Option(help="Share of the in-distribution to accept, at least.")] = 0.95,
+    level: Annotated[float, Option(help="Confidence of this guarantee, over the draw of these images.")] = 0.95,
+    tpr: Annotated[float | None, Option(hidden=True)] = None,  # accept and level by their names before
+    confidence: Annotated[float | None, Option(hidden=True)] = None,
     device: Device = None,
 ) -> None:
     """Guard any classifier, with its own preprocessing, by a discriminator: the result is used like every run.
@@ -68,15 +72,16 @@ def wrap(
         weights=weights,
         classes=None if classes is None else wrapping.read_classes(classes),
     )
-    if calibrate is None and (tpr, confidence) != (0.95, 0.95):
-        raise BadValue("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
-    chosen = None if calibrate is None else wrapping.Calibrate(calibrate, tpr, confidence)
+    accept, level = (accept if tpr is None else tpr), (level if confidence is None else confidence)
+    if calibrate is None and (accept, level) != (0.95, 0.95):
+        raise BadValue("--accept and --level are for a threshold: name the images for it with --calibrate")
+    chosen = None if calibrate is None else wrapping.Calibrate(calibrate, accept, level)
     made = wrapping.wrap(classifier, discriminator, run, shift=shift, options=options, calibrate=chosen, device=device)
     facts, detector = made.classifier.facts, made.detector
     kind = "probabilities" if facts.probabilities else "logits"
     print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")
     if detector.threshold is not None:
-        print(f"threshold: {detector.threshold:g}, at least {100 * tpr:g}% of the in-distribution is accepted")
+        print(f"threshold: {detector.threshold:g}, at least {100 * accept:g}% of the in-distribution is accepted")
     if made.accuracy is not None:
         print(f"accuracy: {made.accuracy:.1%} on {calibrate}")
     print(f"wrote {run}")
@@ -174,9 +179,23 @@ def serve(
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
         detector.threshold = threshold
+    about = replace(about, price=_price(run, detector.threshold, detector.count))
     bound = server.bind(host, port)
     print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
     server.serve(detector, options, about, host=host, bound=bound, access_log=access_log)
+
+
+def _price(run: str, threshold: float | None, classes: int) -> tuple[dict[str, float], ...]:
+    """What the model's evaluations say about this threshold; damaged ones say nothing."""
+    from prood.errors import ProodError
+    from prood.evaluation.price import at_score, priced
+    from prood.models.confidence import score_at
+
+    if threshold is None:
+        return ()
+    with suppress(ProodError):
+        return tuple(asdict(point) for point in at_score(priced(run), score_at(threshold, classes)))
+    return ()
 
 
 def export(

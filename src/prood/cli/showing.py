@@ -3,13 +3,17 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from rich.console import RenderableType
 from rich.markup import escape
 from typer import Argument, Option
 
 from prood.cli.options import MODEL, console
 from prood.errors import Mismatch
+
+if TYPE_CHECKING:
+    from prood.models import Metadata
 
 DOCS = Path("docs")
 
@@ -60,6 +64,32 @@ def results(
             raise Mismatch(f"{file} is not what {folder} says: write it with 'prood results {folder} --docs {docs}'")
 
 
+def _price(run: Path, about: "Metadata") -> list[RenderableType]:
+    """A table of what is rejected, and provably so, at several shares of the in-distribution that are accepted."""
+    from rich.table import Table
+
+    from prood.evaluation.price import at_score, at_shares, priced
+    from prood.evaluation.words import percent, radius_text
+    from prood.models.confidence import score_at
+
+    known = priced(run)
+    if not known:
+        return []
+    points, here = at_shares(known), []
+    counts = {one.classes for one in known if one.classes is not None}
+    if about.threshold is not None and len(counts) == 1:
+        here = at_score(known, score_at(about.threshold, counts.pop()))
+    radii = list(dict.fromkeys(one.eps for one in points))
+    table = Table("accepted", *(f"ε = {radius_text(eps)}: rejected / provably" for eps in radii), box=None)
+    rows = [[one for one in points if one.accepted == share] for share in dict.fromkeys(one.accepted for one in points)]
+    for row in [*rows, here] if here else rows:
+        share = f"{percent(row[0].accepted)}%" + (" (the threshold)" if row is here else "")
+        table.add_row(share, *(f"{percent(one.rejected)}% / {percent(one.proved)}%" for one in row))
+    sets = max(one.sets for one in points)
+    words = "where this share of the in-distribution is accepted, this share of other images is rejected"
+    return [f"[bold]price        [/] {words} (mean of {sets} {'set' if sets == 1 else 'sets'})", table]
+
+
 def info(run: Annotated[Path, MODEL]) -> None:
     """What a run or a model holds: networks, data and settings, how far training came, and its results."""
     from prood import evaluation, models, training
@@ -71,12 +101,15 @@ def info(run: Annotated[Path, MODEL]) -> None:
     if file.is_file():
         about = models.read_metadata(run)
         if about.threshold is not None:
-            share = "" if about.tpr is None else f": {100 * about.tpr:g}% of in-distribution images are not"
+            share = "" if about.accept is None else f": {100 * about.accept:g}% of in-distribution images are not"
             facts["threshold"] = f"an image is rejected below {about.threshold:g}{share}"
         if file.with_suffix(".md").is_file():
             facts["model card"] = str(file.with_suffix(".md"))
     for key, value in facts.items():
         text = value if isinstance(value, str) else json.dumps(value)
         shown.print(f"[bold]{key:<13}[/] {escape(text)}", highlight=False, soft_wrap=True)
+    if file.is_file():
+        for line in _price(run, about):
+            shown.print(line, soft_wrap=isinstance(line, str))
     if results is not None:
         shown.print(results_table(results))

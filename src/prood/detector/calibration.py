@@ -12,7 +12,7 @@ is a binomial one:
 
     P(TPR ≥ r) = P(Binomial(n, 1 − r) ≥ k),
 
-which falls with k. `order_statistic` takes the largest k for which it is still at least the confidence asked for.
+which falls with k. `order_statistic` takes the largest k for which it is still at least the level asked for.
 
 Ties only help. Break them by independent random numbers: the theorem holds for the broken order, and an image that ties
 with the threshold, which that order may reject, is accepted by ≥. So the true rate is at least as large. The same is
@@ -31,17 +31,27 @@ from prood.models.confidence import Floats, order_statistic, threshold_at
 class Calibration:
     """A threshold, what is guaranteed of it, and the scores that it comes from.
 
-    With probability at least `confidence` over the draw of the calibration images, a new in-distribution image has a
-    confidence ≥ `threshold` with probability at least `tpr`. `threshold` is that of the `index`-th smallest score
+    With probability at least `level` over the draw of the calibration images, a new in-distribution image has a
+    confidence ≥ `threshold` with probability at least `accept`. `threshold` is that of the `index`-th smallest score
     (counted from 1), and `score` is the same on the scale log((c − 1/K)/(1 − c)), as are `scores`, sorted.
     """
 
     threshold: float
     score: float
     index: int
-    tpr: float
-    confidence: float
+    accept: float
+    level: float
     scores: Floats
+
+    @property
+    def tpr(self) -> float:
+        """`accept` by its name before."""
+        return self.accept
+
+    @property
+    def confidence(self) -> float:
+        """`level` by its name before."""
+        return self.level
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -56,11 +66,11 @@ class Calibration:
         return np.asarray((1 + np.searchsorted(self.scores, scores, side="right")) / (len(self) + 1))
 
 
-def calibrated(scores: Floats, values: Floats, *, tpr: float, confidence: float) -> Calibration:
+def calibrated(scores: Floats, values: Floats, *, accept: float, level: float) -> Calibration:
     """The calibration by these scores, and by what is compared of the same images: their confidences."""
     if np.isnan(scores).any():
         raise BadValue("a calibration score is NaN: look for the image, or the weight, that makes it so")
-    k = order_statistic(len(scores), tpr=tpr, confidence=confidence)
+    k = order_statistic(len(scores), accept=accept, level=level)
     # Of the values on their own: the guarantee is about what is compared, and that is the confidence.
-    threshold, ordered = threshold_at(values, tpr, confidence), np.sort(scores)
-    return Calibration(threshold, float(ordered[k - 1]), k, tpr, confidence, ordered)
+    threshold, ordered = threshold_at(values, accept, level), np.sort(scores)
+    return Calibration(threshold, float(ordered[k - 1]), k, accept, level, ordered)

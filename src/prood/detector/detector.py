@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -17,11 +17,11 @@ from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Schedule, Spent, gated, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
-from prood.detector.outputs import Outputs, outputs_of, probabilities
+from prood.detector.outputs import Outputs, model_of, outputs_of, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
-from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
-from prood.models.confidence import Floats, logistic
+from prood.errors import AlreadyThere, Diverged, Mismatch, Unsupported, first_line
+from prood.models import MODEL_FILE, Discriminator, Gated, ProoD, Score, load, save, score_of
+from prood.models.confidence import Floats, logistic, renamed
 
 
 class Detector:
@@ -38,7 +38,8 @@ class Detector:
     """
 
     calibration: Calibration | None
-    tpr: float | None  # the share of the in-distribution that passes, where the threshold's origin tells
+    provable: float | None  # the share of the false rejections that g may spend, where that is known
+    accept: float | None  # the share of the in-distribution that passes, where the threshold's origin tells
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Detector:
         device: str | torch.device = "cpu",
     ) -> None:
         self.device = processes.device(str(device))
-        self.model = _model(model, discriminator, shift).to(self.device).eval()
+        self.model = model_of(model, discriminator, shift).to(self.device).eval()
         self.shape = self.discriminator.image if image is None else shape_of(image)
         self.count = self._count()
         if isinstance(self.model, ProoD):
@@ -62,7 +63,8 @@ class Detector:
             raise Mismatch(f"there are {len(classes)} names of classes, and the classifier has {self.count} classes")
         self.classes = tuple(map(str, range(self.count)) if classes is None else classes)
         self.rule = Rule(self.count or None).at(threshold)
-        self.calibration = self.tpr = None
+        self.calibration = self.accept = None
+        self.provable = None if isinstance(self.model, Gated) else 0.0
 
     @property
     def discriminator(self) -> Discriminator:
@@ -91,7 +93,12 @@ class Detector:
     @threshold.setter
     def threshold(self, threshold: float | None) -> None:
         self.rule = self.rule.at(threshold)
-        self.calibration = self.tpr = None
+        self.calibration = self.accept = None
+
+    @property
+    def tpr(self) -> float | None:
+        """`accept` by its name before."""
+        return self.accept
 
     @property
     def p_in_threshold(self) -> float | None:
@@ -119,16 +126,19 @@ class Detector:
         verdicts are proved, and the more images outside pass. Half of the images then make the model's gate, and the
         other half the threshold. With 0 the model has no gate, with None the one that it has. The weights stay.
         """
-        accept, level = old.pop("tpr", accept), old.pop("confidence", level)  # their names before
-        if old:
-            raise TypeError(f"calibrate has no argument {min(old)!r}")
+        given = renamed(old)
+        accept, level = given.pop("accept", accept), given.pop("level", level)
+        if given:
+            raise TypeError(f"calibrate has no argument {min(given)!r}")
         model = self.model if provable is None else ungated(self.joint())
         seen = self._outputs(images, batch, model)
         scores = seen.scores
         schedule = Schedule(provable or 0.0) if isinstance(provable, float | int | None) else provable
         if schedule.end > 0:
             model, scores = gated(self.joint(), schedule, scores, seen.g)
-        found = calibrated(scores, self.rule.value(scores), tpr=accept, confidence=level)
+        found = calibrated(scores, self.rule.value(scores), accept=accept, level=level)
+        if provable is not None:
+            self.provable = schedule.provable
         self.model = model
         self.use(found)
         return found
@@ -136,7 +146,7 @@ class Detector:
     def use(self, calibration: Calibration) -> None:
         """Take over a calibration that was made before, with this model."""
         self.threshold = calibration.threshold
-        self.calibration, self.tpr = calibration, calibration.tpr
+        self.calibration, self.accept = calibration, calibration.accept
 
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
@@ -233,7 +243,8 @@ class Detector:
         if (place / MODEL_FILE).exists() or (place / files.CALIBRATION_FILE).exists() or place.is_file():
             raise AlreadyThere(f"there is something at {place} already, a run perhaps: save the detector elsewhere")
         names = list(self.classes) or None
-        save(self.model, place / MODEL_FILE, classes=names, threshold=self.threshold, tpr=self.tpr)
+        stated: dict[str, Any] = {"threshold": self.threshold, "accept": self.accept, "provable": self.provable}
+        save(self.model, place / MODEL_FILE, classes=names, **stated)
         files.save_calibration(self, place)
 
     @classmethod
@@ -244,7 +255,8 @@ class Detector:
             raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
         names = about.classes if isinstance(model, ProoD) else None
         detector = cls(model, threshold=about.threshold, classes=names, device=device)
-        detector.tpr = about.tpr
+        detector.accept = about.accept
+        detector.provable = detector.provable if about.provable is None else about.provable
         calibration = files.calibration(Path(path), detector.model)
         if calibration is not None:
             detector.use(calibration)
@@ -279,15 +291,3 @@ class Detector:
 
 def _array(values: Tensor) -> Floats:
     return values.detach().double().cpu().numpy()
-
-
-def _model(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
-    if isinstance(model, ProoD | Discriminator):
-        if discriminator is not None or shift is not None:
-            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
-        return model
-    if not isinstance(model, nn.Module):
-        raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
-    if discriminator is None:
-        raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
-    return ProoD(model, discriminator, 0.0 if shift is None else shift)

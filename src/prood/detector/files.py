@@ -14,12 +14,13 @@ from prood.atomic import write_text
 from prood.detector.calibration import Calibration
 from prood.errors import Damaged, Mismatch, NoAccess
 from prood.models import MODEL_FILE, Metadata, fingerprint, save
+from prood.models.confidence import renamed
 
 if TYPE_CHECKING:
     from prood.detector.detector import Detector
 
 CALIBRATION_FILE = "calibration.json"
-_NUMBERS = ("threshold", "score", "index", "tpr", "confidence")
+_NUMBERS = ("threshold", "score", "index", "accept", "level")
 
 
 def save_calibration(detector: Detector, folder: Path) -> None:
@@ -34,7 +35,8 @@ def save_calibration(detector: Detector, folder: Path) -> None:
 def keep(detector: Detector, folder: Path, about: Metadata) -> None:
     """Write the detector into the folder of a model, with all else that its file said (`about`)."""
     named = {one.name for one in fields(about)} - {"architecture", "version", "format"}
-    facts = {name: getattr(about, name) for name in named} | {"threshold": detector.threshold, "tpr": detector.tpr}
+    facts = {name: getattr(about, name) for name in named}
+    facts |= {"threshold": detector.threshold, "accept": detector.accept, "provable": detector.provable}
     save_calibration(detector, folder)
     save(detector.model, folder / MODEL_FILE, **facts)
 
@@ -45,14 +47,14 @@ def calibration(path: Path, model: nn.Module) -> Calibration | None:
     if not file.is_file():
         return None
     try:
-        facts = json.loads(file.read_bytes())
+        facts = renamed(json.loads(file.read_bytes()))
         scores = np.asarray(facts["scores"], dtype=np.float64)
         found = Calibration(**{name: facts[name] for name in _NUMBERS}, scores=scores)
         sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())
         sound = sound and scores[found.index - 1] == found.score and isinstance(found.threshold, float)
     except OSError as error:
         raise NoAccess(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"cannot read {file} ({error!r}): calibrate the detector again") from None
     if not sound:
         raise Damaged(f"{file} is not a calibration as Prood writes it: calibrate the detector again")

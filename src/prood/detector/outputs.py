@@ -1,13 +1,27 @@
-"""What the model computes about a batch, before anything is decided, and the probabilities of its classes."""
+"""The model of a detector, what it computes about a batch before anything is decided, and its probabilities."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from prood.errors import BadValue
 from prood.models import Discriminator, ProoD
 from prood.models.confidence import Floats
+
+
+def model_of(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
+    """A joint model or a bare discriminator as it is, or the joint model of a classifier and a discriminator."""
+    if isinstance(model, ProoD | Discriminator):
+        if discriminator is not None or shift is not None:
+            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
+        return model
+    if not isinstance(model, nn.Module):
+        raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
+    if discriminator is None:
+        raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
+    return ProoD(model, discriminator, 0.0 if shift is None else shift)
 
 
 class Outputs(NamedTuple):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from prood.detector.detector import Detector
 from prood.errors import Unsupported
+from prood.models.confidence import renamed
 
 _NO_FEATURES = (
     "a certified detector scores images, not features: its discriminator looks at the pixels; use {}(images) instead"
@@ -32,15 +33,14 @@ class OutlierScore:
     hyperparameter_space: ClassVar[dict[str, list[Any]]] = {}
     info = None
 
-    def __init__(self, detector: Detector, *, tpr: float = 0.95, confidence: float = 0.95) -> None:
+    def __init__(self, detector: Detector, *, accept: float = 0.95, level: float = 0.95, **old: float) -> None:
         self.detector = detector
-        self.tpr = tpr
-        self.confidence = confidence
+        self.asked = {"accept": accept, "level": level, **renamed(old)}
 
     def fit(self, data_loader: Iterable[Any]) -> OutlierScore:
         """Calibrate on the images of a loader's batches (x, y), without those that y < 0 marks as outliers."""
         kept = [x[(y >= 0).to(x.device)] for x, y in data_loader]
-        self.detector.calibrate(kept, accept=self.tpr, level=self.confidence)
+        self.detector.calibrate(kept, **self.asked)
         return self
 
     def fit_features(self, x: Tensor, y: Tensor) -> OutlierScore:

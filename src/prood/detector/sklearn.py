@@ -23,15 +23,28 @@ class OutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sci
     detector given is not changed: the calibrated one is `detector_`.
     """
 
-    def __init__(self, detector: Detector, *, tpr: float = 0.95, confidence: float = 0.95, batch: int = 256) -> None:
+    def __init__(
+        self,
+        detector: Detector,
+        *,
+        accept: float = 0.95,
+        level: float = 0.95,
+        batch: int = 256,
+        tpr: float | None = None,
+        confidence: float | None = None,
+    ) -> None:
         self.detector = detector
-        self.tpr = tpr
-        self.confidence = confidence
+        self.accept = accept
+        self.level = level
         self.batch = batch
+        self.tpr = tpr  # the names before: where they are given, they count
+        self.confidence = confidence
 
     def fit(self, X: Any, y: Any = None) -> OutlierDetector:
         detector = copy.copy(self.detector)  # the same model, with a threshold of its own
-        found = detector.calibrate(self._images(X), accept=self.tpr, level=self.confidence, batch=self.batch)
+        accept = self.accept if self.tpr is None else self.tpr
+        level = self.level if self.confidence is None else self.confidence
+        found = detector.calibrate(self._images(X), accept=accept, level=level, batch=self.batch)
         self.detector_ = detector
         self.offset_ = found.score
         self.n_features_in_ = math.prod(detector.shape)

@@ -163,7 +163,7 @@ def _auc(not_above: Counts, size: int) -> Floats:
 
 def _fpr(not_above: Counts, size: int, tpr: float = TPR) -> Floats:
     """P(c(z) > n − k) over the last axis: h(z) reaches the k-th largest h(x) if at most k − 1 of them are above it."""
-    reaching = np.count_nonzero(not_above > order_statistic(size, tpr=tpr) - 1, axis=-1)
+    reaching = np.count_nonzero(not_above > order_statistic(size, accept=tpr) - 1, axis=-1)
     return np.asarray(reaching / not_above.shape[-1])
 
 

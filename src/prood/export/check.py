@@ -14,7 +14,7 @@ from torch import Tensor
 from prood.detector import Detector
 from prood.errors import Refuted, Unsupported, first_line
 from prood.export.graph import OUTPUTS
-from prood.models import Gated, ProoD
+from prood.models import Committee, Gated, ProoD
 
 TOLERANCE = 1e-4
 """How far the two may be apart: what float32 does to logits of any size. Usually it is a thousandth of this."""
@@ -56,8 +56,8 @@ def check(path: Path | str, detector: Detector, images: Tensor | None = None) ->
                 raise Refuted(f"the exported bound is wrong: a confidence is {above:g} above it at eps {eps}")
             if (clear & (got["probabilities"].argmax(1) != logits.argmax(1).numpy())).any():
                 raise Refuted("ONNX Runtime gives another class than torch: the classifier was not exported faithfully")
-    steep = _steepest(model)
-    allowed = {name: TOLERANCE if name == "p_in" else TOLERANCE * steep for name in OUTPUTS}
+    of_g, of_both = _steepest(model)
+    allowed = {name: TOLERANCE * (of_g if name == "p_in" else of_both) for name in OUTPUTS}
     wrong = {name: distance for name, distance in found.items() if not distance <= allowed[name]}
     if wrong:
         where = ", ".join(f"{name} by {distance:g}" for name, distance in wrong.items())
@@ -104,11 +104,19 @@ def examples(detector: Detector) -> Tensor:
     return torch.cat([flat, noise[:1], (noise[1:] * 3).round() / 3])
 
 
-def _steepest(model: ProoD) -> float:
-    """By how much a gate enlarges a difference of g, at most: what is this much larger is not a fault of the file."""
-    if not isinstance(model, Gated) or len(model.knots) < 2:
-        return 1.0
-    return max(1.0, (model.caps.double().diff() / model.knots.double().diff()).max().item())
+def _steepest(model: ProoD) -> tuple[float, float]:
+    """By how much the scales of a committee enlarge a difference of g, and these with a gate, at most.
+
+    What is this much larger is not a fault of the file.
+    """
+    g = model.discriminator
+    scales = [one for _, one in g.pairs()] if isinstance(g, Committee) else []
+    of_g = max([1.0, *(_slope(one.knots, one.values) for one in scales)])
+    return of_g, of_g * (max(1.0, _slope(model.knots, model.caps)) if isinstance(model, Gated) else 1.0)
+
+
+def _slope(knots: Tensor, values: Tensor) -> float:
+    return (values.double().diff() / knots.double().diff()).max().item() if len(knots) > 1 else 1.0
 
 
 def _distance(got: NDArray[Any], expected: NDArray[Any]) -> float:

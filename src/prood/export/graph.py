@@ -12,10 +12,10 @@ from prood.bounds import BlockedLinear, Box, NegativeLinear, Normalise, concreti
 from prood.bounds.concrete import finish, scalar
 from prood.bounds.rounding import SMALLEST
 from prood.errors import Unsupported
-from prood.export.gating import Gating
+from prood.export.gating import Gating, Least, LeastBound, Scaling
 from prood.export.layers import FixedNegative, Rectifier, twin
 from prood.export.portable import Portable, sigmoid
-from prood.models import Discriminator, Gated, ProoD
+from prood.models import Committee, Discriminator, Gated, ProoD
 from prood.models.confidence import confidence_bound
 from prood.models.discriminators import beyond_images
 
@@ -69,6 +69,24 @@ class Proof(nn.Module):
         return slopes
 
 
+class Deployed(nn.Module):
+    """Images → g in float64: an addition in float32 could be merged into the network's last sum."""
+
+    def __init__(self, discriminator: Discriminator) -> None:
+        super().__init__()
+        layers = layers_of(discriminator)
+        self.network = nn.Sequential(
+            *(FixedNegative.of(one, torch.float32) if isinstance(one, NegativeLinear) else one for one in layers)
+        )
+        self.guard = discriminator.guard
+
+    def forward(self, images: Tensor) -> Tensor:
+        g: Tensor = self.network(images).flatten().double()
+        if self.guard:  # nothing on images, which is what the proof is about
+            g = g - self.guard * beyond_images(images.double())
+        return g
+
+
 class Graph(nn.Module):
     """Images (N, C, H, W), the classifier's logits (N, K) and eps → the outputs, one row for each image."""
 
@@ -76,20 +94,19 @@ class Graph(nn.Module):
 
     def __init__(self, model: ProoD) -> None:
         super().__init__()
-        layers = layers_of(model.discriminator)
-        deployed = [FixedNegative.of(one, torch.float32) if isinstance(one, NegativeLinear) else one for one in layers]
-        self.discriminator = nn.Sequential(*deployed)
-        self.proof = Proof(nn.Sequential(*map(twin, layers)))
+        g = model.discriminator
+        if isinstance(g, Committee):
+            members, scales = zip(*((one, Scaling(scale.knots, scale.values)) for one, scale in g.pairs()), strict=True)
+            self.discriminator: nn.Module = Least([Deployed(one) for one in members], scales)
+            self.proof: nn.Module = LeastBound([_proof(one) for one in members], scales)
+        else:
+            self.discriminator, self.proof = Deployed(g), _proof(g)
         self.register_buffer("shift", model.shift.detach().double())
-        self.guard = model.discriminator.guard
         self.gate = Gating(model) if isinstance(model, Gated) and len(model.knots) else None
 
     def forward(self, images: Tensor, logits: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logits = logits.double()
-        # In float64 from here on: an addition in float32 could be merged into the network's last sum.
-        g = self.discriminator(images).flatten().double() + self.shift
-        if self.guard:  # nothing on images, which is what the proof is about
-            g = g - self.guard * beyond_images(images.double())
+        g = self.discriminator(images) + self.shift
         inside, outside = sigmoid(g)[:, None], sigmoid(-g)[:, None]
         classes, own = logits.shape[1], torch.softmax(logits, 1)
         exact = own * inside + outside * (1 / classes)
@@ -121,6 +138,10 @@ def in_order_of(logits: Tensor, exact: Tensor) -> Tensor:
     top = torch.arange(logits.shape[1], device=logits.device) == logits.argmax(1, keepdim=True)
     others = torch.where(top, 0.0, values).amax(1, keepdim=True)
     return torch.where(top, torch.maximum(values, others * (1 + 2.0**-22)), values)
+
+
+def _proof(discriminator: Discriminator) -> Proof:
+    return Proof(nn.Sequential(*map(twin, layers_of(discriminator))))
 
 
 def layers_of(discriminator: Discriminator) -> list[nn.Module]:

@@ -23,7 +23,7 @@ from prood.export.graph import INPUTS, OUTPUTS, Graph
 from prood.export.operators import TABLE
 from prood.export.translate import trace, translate
 from prood.extras import require_packages
-from prood.models import Gated, ProoD, fingerprint, model_path
+from prood.models import Committee, Gated, ProoD, fingerprint, model_path
 from prood.models.fusion import Rescored
 from prood.models.wrapped import wrapped_parts
 from prood.version import __version__
@@ -87,6 +87,9 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
     }
     if isinstance(joint, Gated) and len(joint.knots):
         facts["gate"] = json.dumps({"knots": joint.gate.knots, "caps": joint.gate.caps})
+    if isinstance(joint.discriminator, Committee):
+        functions = [scale.function for _, scale in joint.discriminator.pairs()]
+        facts["committee"] = json.dumps([{"knots": one.knots, "values": one.values} for one in functions])
     facts |= {"norm": "linf", "method": "best", "arithmetic": "float32"}
     if detector.threshold is not None:
         facts["threshold"] = repr(detector.threshold)

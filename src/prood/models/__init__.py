@@ -6,6 +6,7 @@ from prood.models.architectures import Metadata, architecture, build, spec_of
 from prood.models.baselines import EnergyClassifier, ExtraClass
 from prood.models.certified import CLASSIFIER_SIZES, CertifiedClassifier, certified_classifier
 from prood.models.classifiers import compact, resnet18, resnet50, small
+from prood.models.committee import Committee, committee_of
 from prood.models.discriminators import SIZES, Discriminator, discriminator
 from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_metadata, rounded, save
 from prood.models.fusion import Curve, Fusion, product_logit
@@ -18,8 +19,8 @@ from prood.models.wrapped import WrapOptions, Wrapped, open_classifier, trial_im
 
 __all__ = [
     "MODEL_FILE",
+    "Committee",
     "Confidence",
-    "Curve",
     "Discriminator",
     "Fusion",
     "Gate",

@@ -76,7 +76,8 @@ def spec_of(model: nn.Module) -> dict[str, Any]:
 class Metadata:
     """Facts about a model. The normalisation stands among the architecture's arguments.
 
-    An image whose confidence is below `threshold` is rejected; `tpr` of the in-distribution images are not, 0.95 say.
+    An image whose confidence is below `threshold` is rejected; the share `accept` of the in-distribution is not.
+    `provable` is the share of the false rejections that g may spend, where the model was calibrated with one.
     `inside` is the name of the in-distribution, one of the keys of `data`; older files state it as the first of them.
     """
 
@@ -85,13 +86,19 @@ class Metadata:
     shift: float | None = None
     eps: float | None = None
     threshold: float | None = None
-    tpr: float | None = None
+    accept: float | None = None
+    provable: float | None = None
     recipe: dict[str, Any] | None = None
     seed: int | None = None
     inside: str | None = None
     data: dict[str, str] = field(default_factory=dict)  # name of each set used → fingerprint
     version: str = __version__
     format: int = FORMAT
+
+    @property
+    def tpr(self) -> float | None:
+        """`accept` by its name before."""
+        return self.accept
 
     def __post_init__(self) -> None:
         # Nothing is below NaN: such a threshold would accept everything.

@@ -5,8 +5,8 @@ this scale the certificate of the joint model is ḡ + Δ itself, so the same fo
 """
 
 import math
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -69,43 +69,48 @@ def checked_threshold(threshold: float) -> float:
     return float(threshold)
 
 
-def threshold_at(scores: Floats, tpr: float, confidence: float | None = None) -> float:
-    """The largest of these scores t with P(s ≥ t) ≥ `tpr`: for themselves, or as `order_statistic` guarantees it."""
-    return float(np.sort(scores)[order_statistic(len(scores), tpr=tpr, confidence=confidence) - 1])
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """By the words of today: `tpr` became `accept` and `confidence` `level`. The old ones stay for one version."""
+    return {{"tpr": "accept", "confidence": "level"}.get(name, name): value for name, value in values.items()}
 
 
-def order_statistic(n: int, *, tpr: float, confidence: float | None = None) -> int:
+def threshold_at(scores: Floats, accept: float, level: float | None = None) -> float:
+    """The largest of these scores t with P(s ≥ t) ≥ `accept`: for themselves, or as `order_statistic` guarantees it."""
+    return float(np.sort(scores)[order_statistic(len(scores), accept=accept, level=level) - 1])
+
+
+def order_statistic(n: int, *, accept: float, level: float | None = None) -> int:
     """Which of n sorted scores is the threshold, counted from 1.
 
-    Without `confidence` the largest k for which the share (n − k + 1)/n of these scores is at least `tpr`. With it the
-    largest k with P(Beta(n − k + 1, k) ≥ tpr) ≥ confidence, a promise about new images (`prood.detector.calibration`).
+    Without `level` the largest k for which the share (n − k + 1)/n of these scores is at least `accept`. With it
+    the largest k with P(Beta(n − k + 1, k) ≥ accept) ≥ level: a promise about new images (`detector.calibration`).
     """
-    if not (0 < tpr < 1 or (tpr == 1 and confidence is None)):
-        raise BadValue(f"tpr is a probability above 0 and below 1, not {tpr}")
-    if confidence is None:
-        # The smallest count with count/n ≥ tpr, for which ⌈tpr·n⌉ is one too many where the product is rounded up.
-        return n - int(np.searchsorted(np.arange(1, n + 1) / n, tpr))
-    if not 0 < confidence < 1:
-        raise BadValue(f"confidence is a probability above 0 and below 1, not {confidence}")
-    # P(Binomial(n, 1 − tpr) ≥ k) ≥ confidence, that is log P(Binomial ≤ k − 1) ≤ log(1 − confidence): summed from the
+    if not (0 < accept < 1 or (accept == 1 and level is None)):
+        raise BadValue(f"accept is a share above 0 and below 1, not {accept}")
+    if level is None:
+        # The smallest count with count/n ≥ accept; ⌈accept·n⌉ is one too many where the product is rounded up.
+        return n - int(np.searchsorted(np.arange(1, n + 1) / n, accept))
+    if not 0 < level < 1:
+        raise BadValue(f"level is a probability above 0 and below 1, not {level}")
+    # P(Binomial(n, 1 − accept) ≥ k) ≥ level, that is log P(Binomial ≤ k − 1) ≤ log(1 − level): summed from the
     # first term on, with the ratio of neighbours, so that nothing underflows.
-    limit = math.log1p(-confidence)
-    odds = math.log1p(-tpr) - math.log(tpr)
-    term = below = n * math.log(tpr)
+    limit = math.log1p(-level)
+    odds = math.log1p(-accept) - math.log(accept)
+    term = below = n * math.log(accept)
     k = 0
     while k < n and below <= limit:
         k += 1
         term += math.log((n - k + 1) / k) + odds
         below = max(below, term) + math.log1p(math.exp(-abs(below - term)))
     if k == 0:
-        least = needed(tpr, confidence)
-        raise BadValue(f"{n} images are too few for a tpr of {tpr} with confidence {confidence}: give {least} or more")
+        least = needed(accept, level)
+        raise BadValue(f"{n} images are too few to accept {accept} at level {level}: give {least} or more")
     return k
 
 
-def needed(tpr: float, confidence: float) -> int:
-    """The fewest images from which there is a threshold: the smallest n with 1 − tprⁿ ≥ confidence."""
-    limit, step = math.log1p(-confidence), math.log(tpr)
+def needed(accept: float, level: float) -> int:
+    """The fewest images from which there is a threshold: the smallest n with 1 − acceptⁿ ≥ level."""
+    limit, step = math.log1p(-level), math.log(accept)
     n = max(1, math.floor(limit / step))
     while n * step > limit:  # the very comparison that `order_statistic` makes
         n += 1

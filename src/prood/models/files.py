@@ -20,6 +20,7 @@ from prood import pretrained
 from prood.atomic import write_bytes
 from prood.errors import BadValue, Damaged, NoAccess, NotFound, Unsupported
 from prood.models.architectures import FORMAT, Metadata, build, spec_of
+from prood.models.confidence import renamed
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
 
@@ -48,7 +49,7 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
     if isinstance(model, ProoD):
         facts.setdefault("shift", model.shift.item())
     try:
-        metadata = Metadata(architecture=spec_of(model), **facts)
+        metadata = Metadata(architecture=spec_of(model), **renamed(facts))
     except ValueError as error:
         raise Unsupported(f"cannot save the model: {error}") from None
     values = {name: _stored(name, value) if half else value for name, value in model.state_dict().items()}
@@ -142,6 +143,7 @@ def _parse(facts: str, file: Path) -> Metadata:
         if int(values["format"]) > FORMAT:
             writer = f"Prood {values.get('version')}"
             raise Unsupported(f"{file} was written by {writer} in a newer format: update with 'pip install -U prood'")
+        values = renamed(values)
         known = {item.name for item in fields(Metadata)}
         values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it
         return Metadata(**{name: value for name, value in values.items() if name in known})

@@ -1,20 +1,18 @@
 """The joint model with a second gate: g alone may reject an image, too (docs/verdict.md)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from prood.errors import BadValue
 from prood.models.architectures import Spec, architecture, build
 from prood.models.discriminators import Discriminator
 from prood.models.fusion import Rescored
 from prood.models.joint import confidence_logit
+from prood.models.rising import Rising, rising
 
 
 @dataclass(frozen=True)
@@ -30,48 +28,26 @@ class Gate:
     caps: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        both = (self.knots, self.caps)
-        if len(self.knots) != len(self.caps) or not all(math.isfinite(value) for values in both for value in values):
-            raise BadValue(f"a gate has as many caps as knots, all of them finite: not {self.knots} and {self.caps}")
-        if any(low >= high for values in both for low, high in pairwise(values)):
-            raise BadValue(f"knots and caps of a gate must rise: not {self.knots} and {self.caps}")
+        _ = self.rising  # refuses what does not rise
         if any(cap > knot for knot, cap in zip(self.knots, self.caps, strict=True)):
             raise BadValue(f"a gate's cap must not exceed its knot: not {self.caps} at {self.knots}")
 
+    @property
+    def rising(self) -> Rising:
+        return Rising(self.knots, self.caps)
+
     def __call__(self, x: Tensor) -> Tensor:
         """λ(x) in float64."""
-        knots, caps = (torch.tensor(values, dtype=torch.float64, device=x.device) for values in (self.knots, self.caps))
-        return limited(x.contiguous(), knots, caps)
+        return torch.minimum(self.rising(x), x.double())
 
     def inverse(self, score: float) -> float:
         """The x with λ(x) = `score`, up to rounding."""
-        knots, caps = self.knots, self.caps
-        if not knots or not math.isfinite(score):
-            return score
-        piece = sum(cap < score for cap in caps)
-        if piece in (0, len(knots)):
-            place = min(piece, len(knots) - 1)
-            return knots[place] + (score - caps[place])
-        part = (score - caps[piece - 1]) / (caps[piece] - caps[piece - 1])
-        return knots[piece - 1] + part * (knots[piece] - knots[piece - 1])
+        return self.rising.inverse.at(score)
 
 
 def limited(x: Tensor, knots: Tensor, caps: Tensor) -> Tensor:
-    """λ(x) in float64. It does not fall anywhere, rounding included: what bounds x gives a bound of λ(x).
-
-    On each piece a difference, a product with a positive slope and a sum follow one another, which rounding keeps in
-    order; at its ends a piece is clamped to the caps there.
-    """
-    x, knots, caps = x.double(), knots.double(), caps.double()
-    if not len(knots):
-        return x
-    slopes = F.pad(caps.diff() / knots.diff(), (1, 1), value=1.0)
-    piece = torch.bucketize(x, knots)  # knots below x
-    start, end = (piece - 1).clamp(min=0), piece.clamp(max=len(knots) - 1)
-    value = caps[start] + slopes[piece] * (x - knots[start])
-    value = torch.where(piece > 0, value.maximum(caps[start]), value)
-    value = torch.where(piece < len(knots), value.minimum(caps[end]), value)
-    return value.minimum(x)
+    """λ(x) in float64. It does not fall anywhere, rounding included: what bounds x gives a bound of λ(x)."""
+    return torch.minimum(rising(x, knots, caps), x.double())
 
 
 class Gated(Rescored):

@@ -185,7 +185,7 @@ class ProoD(nn.Module):
 
     def ceiling(self, classes: int) -> float:
         """The confidence that no input at all can exceed: (K−1)/K·σ(b + Δ) + 1/K, as g ≤ b everywhere."""
-        return confidence_of(self.shifted(self.discriminator.last.bias.detach()), classes).item()
+        return confidence_of(self.shifted(torch.tensor(self.discriminator.ceiling)), classes).item()
 
 
 @architecture("prood")

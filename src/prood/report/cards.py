@@ -31,17 +31,24 @@ LIMITS = """\
 - GAUC is a proved bound for the images that were tested, not for those that you will meet.
 {more}- Do not base decisions about safety on it without a validation of your own, on your own images."""
 
+_KINDS = {
+    "prood": "a classifier with a certified discriminator (joint model)",
+    "gated": "a classifier with a certified discriminator that rejects on its own, too (gated joint model)",
+    "fusion": "a classifier with a certified discriminator (fused joint model)",
+    "discriminator": "a discriminator",
+    "committee": "a committee of discriminators",
+}
+
 
 def card(published: Published, metadata: Metadata, *, name: str | None = None) -> str:
     """The text of a model's card in Markdown. `name` is what `prood.load` knows it by, if not its in-distribution's."""
     inside, outside = escaped(published.inside), escaped(published.outside)
     spec = metadata.architecture
-    passing = f"threshold ({100 * (metadata.tpr or 0.95):g}% of the in-distribution passes)"
-    kinds = {"prood": "a classifier with a certified discriminator (joint model)", "discriminator": "a discriminator"}
+    passing = f"threshold ({100 * (metadata.accept or 0.95):g}% of the in-distribution passes)"
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are of no interest
         parameters = sum(parameter.numel() for parameter in build(spec).parameters())
     facts = {
-        "what": kinds.get(str(spec["name"]), "a classifier without a certificate"),
+        "what": _KINDS.get(str(spec["name"]), "a classifier without a certificate"),
         "architecture": _network(spec),
         "parameters": f"{parameters:,}",
         "in-distribution": inside,
@@ -49,6 +56,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "training out-distribution": outside,
         "shift Δ": MISSING if published.shift is None else f"{published.shift:g}",
         passing: MISSING if metadata.threshold is None else f"{metadata.threshold:g}",
+        **({} if metadata.provable is None else {"false rejections that g may spend": f"{metadata.provable:.0%}"}),
         "trained for ε": MISSING if metadata.eps is None else radius_text(metadata.eps),
         "weights": f"`{published.weights}`",
     }
@@ -77,8 +85,10 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
 
 
 def _network(spec: dict[str, Any]) -> str:
-    if spec["name"] == "prood":
+    if "classifier" in spec and "discriminator" in spec:
         return f"{_network(spec['classifier'])}, {_network(spec['discriminator'])}"
+    if spec["name"] == "committee":
+        return "committee of " + " and ".join(map(_network, spec["members"]))
     return escaped(str(spec["name"])) + (f" of size {escaped(str(spec['size']))}" if spec.get("size") else "")
 
 

@@ -1,6 +1,7 @@
 """What a service is told: limits, batching, who may ask; and what it knows of its model beside the weights."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from prood.errors import BadValue
@@ -48,8 +49,13 @@ class Options:
 
 @dataclass(frozen=True)
 class About:
-    """A model's name in addresses, the radius it was trained for and the name of its in-distribution."""
+    """A model's name in addresses, the radius it was trained for and the name of its in-distribution.
+
+    `price` is what its evaluations say about its threshold, a mapping for each radius: `eps`, the share of its own kind
+    that is `accepted`, those of other images that are `rejected` and provably so (`proved`), and how many `sets`.
+    """
 
     name: str = "prood"
     eps: float | None = None
     inside: str | None = None
+    price: tuple[Mapping[str, float], ...] = ()

@@ -39,6 +39,14 @@ class Limits(BaseModel):
     attack_steps: int
 
 
+class Price(BaseModel):
+    eps: float
+    accepted: float = Field(description="The share of in-distribution images that was accepted.")
+    rejected: float = Field(description="The share of other images that was rejected.")
+    proved: float = Field(description="The share that is provably rejected, with all images within eps.")
+    sets: int = Field(description="Sets of other images; the shares are their means.")
+
+
 class Model(BaseModel):
     name: str
     classes: list[str]
@@ -47,8 +55,12 @@ class Model(BaseModel):
     threshold: float | None = Field(description="An image with a smaller confidence is rejected.")
     gated: bool = Field(description="Whether g has a gate of its own, beside that of the confidence.")
     p_in_threshold: float | None = Field(description="Below this p_in the discriminator alone rejects an image.")
-    tpr: float | None = Field(description="The share of in-distribution images that is accepted at least …")
-    confidence_level: float | None = Field(description="… with this confidence, if the model was calibrated.")
+    accept: float | None = Field(description="The share of in-distribution images that is accepted at least …")
+    level: float | None = Field(description="… with this confidence, if the model was calibrated.")
+    provable: float | None = Field(description="The share of the false rejections that g alone may spend, if known.")
+    price: list[Price] = Field(description="What evaluations say about the threshold, by radius; empty: none.")
+    tpr: float | None = Field(description="accept by its name before; it stays for one version.", deprecated=True)
+    confidence_level: float | None = Field(description="level by its name before.", deprecated=True)
     eps: float = Field(description="The radius used where a request gives none.")
     ceiling: float = Field(description="The confidence that no input at all exceeds.")
     p_in_ceiling: float = Field(description="The p_in that no input at all exceeds.")

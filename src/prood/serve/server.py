@@ -98,7 +98,7 @@ def announcement(detector: Detector, about: About, options: Options, host: str, 
         verdict = "no threshold: nothing is accepted or rejected; calibrate the detector, or give --threshold"
     else:
         verdict = f"rejects below a confidence of {detector.threshold:.4g}"
-        verdict += "" if detector.tpr is None else f" (accepts {100 * detector.tpr:g}% of in-distribution images)"
+        verdict += "" if detector.accept is None else f" (accepts {100 * detector.accept:g}% of in-distribution images)"
     lines = [
         f"serving   {about.name}: {detector.count} classes, images {shape}, {verdict}",
         f"page      {address}/",

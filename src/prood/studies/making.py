@@ -79,7 +79,7 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     kept = ("classes", "eps", "recipe", "seed", "inside", "data")
     facts = {name: publishing.portable(getattr(about, name)) for name in kept}
     threshold = evaluation.threshold(confidence.cpu().numpy(), ACCEPT)
-    save(model, run / MODEL_FILE, half=True, threshold=threshold, tpr=ACCEPT, **facts)
+    save(model, run / MODEL_FILE, half=True, threshold=threshold, accept=ACCEPT, **facts)
 
 
 def _samples(site: Site, model: ProoD, inside: ImageSet, outside: ImageSet) -> list[Pairs]:
@@ -103,7 +103,7 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
         detector.calibrate(data.load(images, shape=detector.shape))
         keep(detector, folder, about)
         about = load(folder)[1]
-    site.console.print(f"{node.name:<14} accepts {about.tpr:.0%} of {images}: confidence ≥ {about.threshold:.4f}")
+    site.console.print(f"{node.name:<14} accepts {about.accept:.0%} of {images}: confidence ≥ {about.threshold:.4f}")
 
 
 # The shift

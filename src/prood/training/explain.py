@@ -90,6 +90,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
         "ProoD": "joint model",
         "Fusion": "fused joint model",
         "Gated": "gated joint model",
+        "Committee": "committee of discriminators",
         "Discriminator": "discriminator",
     }
     facts: dict[str, Any] = {"file": str(model_path(path)), "model": kinds.get(type(model).__name__, "classifier")}
@@ -106,11 +107,12 @@ def _model_facts(path: Path) -> dict[str, Any]:
 
 
 def _gate(model: Gated, about: Metadata) -> str:
-    """What the gate of g does at the file's threshold; the share of false rejections that it spends is not stated."""
+    """What the gate of g does at the file's threshold, and what it may spend, where the file says so."""
     least = "a threshold of its own"
     if about.threshold is not None and about.classes:
         least = f"{model.p_in_at(about.threshold, len(about.classes)):.4g}"
-    return f"g alone rejects an image whose p_in is below {least} (a gate of {len(model.knots)} knots)"
+    spent = "" if about.provable is None else f"; it may spend {about.provable:.0%} of the false rejections"
+    return f"g alone rejects an image whose p_in is below {least} (a gate of {len(model.knots)} knots){spent}"
 
 
 def _up(bound: float) -> str:

@@ -10,7 +10,7 @@ from prood import pretrained
 from prood.bounds import NegativeLinear
 from prood.evaluation.asymptotics import Theorem, check_theorem, fates, random_directions
 from prood.evaluation.asymptotics.theorem import EVERY, GROWING, NONE
-from prood.models import Discriminator, ProoD, discriminator, load, small
+from prood.models import Committee, Discriminator, ProoD, discriminator, load, small
 
 PROTOTYPE = Path(__file__).parents[4] / "shared" / "models" / "discriminator-S-prototype.safetensors"
 
@@ -166,3 +166,18 @@ def test_a_guard_covers_every_direction() -> None:
 
 def test_a_theorem_without_conditions_would_hold() -> None:
     assert Theorem((), EVERY).holds
+
+
+def test_one_member_carries_a_committee():
+    one, other = discriminator("digits", image=(1, 28, 28)), discriminator("digits-XS", image=(1, 28, 28))
+    assert check_theorem(Committee([one, other])).covers == GROWING
+    assert check_theorem(ProoD(small(4), Committee([one, other.guarded()]))).covers == EVERY
+    with torch.no_grad():
+        other.last.log_weight.fill_(-torch.inf)  # weights of zero: it stays where it is
+    assert check_theorem(Committee([one, other])).holds
+    with torch.no_grad():
+        one.last.log_weight.fill_(-torch.inf)
+    assert "weights" in violated(Committee([one, other]))
+    hooked = Committee([discriminator("digits-XS", image=(1, 28, 28)), other])
+    hooked.register_forward_hook(lambda *_: None)
+    assert set(violated(hooked)) == {"layers"}

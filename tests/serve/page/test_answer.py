@@ -57,9 +57,7 @@ def test_an_example_is_picked_and_shown_as_it_is(page, examples):
 
 def test_a_calibration_says_what_its_threshold_is_worth(tab, serve, detector, files):
     calibrated = Detector(detector.model)
-    calibrated.calibrate(
-        torch.rand(100, 1, 28, 28, generator=torch.Generator().manual_seed(0)), tpr=0.9, confidence=0.8
-    )
+    calibrated.calibrate(torch.rand(100, 1, 28, 28, generator=torch.Generator().manual_seed(0)), accept=0.9, level=0.8)
     tab.open(serve(calibrated).url)
     tab.use(files["noise"])
     assert tab.text("#why").endswith("At least 90% of the images of its own kind are accepted, with 80% certainty.")

@@ -103,6 +103,29 @@ def test_each_gate_says_what_it_does_and_what_is_proved(node):
     assert by_g == [[f"0.300, needs 0.250: rejects{end}", "no longer asked"] for end in ends]
 
 
+POINT = """const { point } = await import("%(page)s/point.js");
+const price = [{ eps: 0.01, accepted: 0.951, rejected: 0.5, proved: 0.125, sets: 8 }];
+const models = [
+  { threshold: null, accept: null, provable: null, price: [] },
+  { threshold: 0.5, accept: null, provable: null, price: [] },
+  { threshold: 0.5, accept: 0.95, provable: 0, price },
+  { threshold: 0.5, accept: 0.95, provable: 0.3, price: [...price, { ...price[0], eps: 0.03, sets: 1 }] },
+];
+console.log(JSON.stringify(models.map(point)));
+"""
+
+
+def test_the_point_in_use_in_words(node):
+    none, unknown, ungated, gated = node(POINT)
+    assert none == []
+    assert unknown == ["What is provably rejected at this threshold was not evaluated."]
+    assert ungated[0] == gated[0] == "The threshold accepts 95% of its own kind."
+    assert "no gate" in ungated[1]
+    assert "30%" in gated[1]
+    assert [word in ungated[2] for word in ("8 sets", "50% rejected", "12.5% provably", "ε = 0.01")] == [True] * 4
+    assert "one set" in gated[3]
+
+
 @pytest.mark.slow
 def test_the_page_shows_both_gates(tab, serve, gated, picture):
     ours = Detector(gated, threshold=0.2)

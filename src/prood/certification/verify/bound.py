@@ -10,9 +10,9 @@ the difference is convex and has its maximum at an end; t = s·u/(u − l) is th
 every α in [0, 1].
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from prood.certification.verify.exact import MORE, Array, require, up
 from prood.certification.verify.layers import Linear, Network, ReLU
 from prood.certification.verify.rounding import Enclosure, ceiling, intervals
 
+N = TypeVar("N")
 Lines = dict[int, Array]
 """The α of each ReLU, by the number of its step; used where the sign of its input is open."""
 
@@ -171,30 +172,9 @@ class Point(NamedTuple):
     value: float
 
 
-def highest(network: Network, ball: Ball, goal: float) -> Point | None:
-    """The best point found; the search ends with one above `goal`.
-
-    Frank and Wolfe: where the gradient at a point says that the ball is highest, and on the way there. The way is
-    found in plain float64; what counts is the enclosure at the float32 point, and that it lies in the ball is exact.
-    """
-    best: Point | None = None
-    place = ball.centre
-    tried = [place]
-    for number in range(30):
-        for candidate in tried:
-            point = ball.inside(candidate)
-            if point is None:
-                continue
-            exact = point.astype(np.float64)
-            value = float(intervals(network.layers, (exact, exact))[-1].outside[0][0])
-            if best is None or value > best.value:
-                best = Point(point, value)
-            if best.value > goal:
-                return best
-        target = ball.furthest(gradient(network, place))
-        place = place + 2 / (number + 2) * (target - place)
-        tried = [target, place]
-    return best
+def least(network: Network, image: Array) -> float:
+    """What the deployed network reaches or exceeds at this float32 image, in any order."""
+    return float(intervals(network.layers, (image, image))[-1].outside[0][0])
 
 
 def gradient(network: Network, image: Array) -> Array:
@@ -211,3 +191,35 @@ def gradient(network: Network, image: Array) -> Array:
     for layer in reversed(network.layers):
         slope = slope.reshape(masks[-1].shape) * masks.pop() if isinstance(layer, ReLU) else layer.adjoint(slope)
     return np.asarray(slope[0])
+
+
+def highest(
+    network: N,
+    ball: Ball,
+    goal: float,
+    *,
+    least: Callable[[N, Array], float] = least,  # type: ignore[assignment]  # those of a `Network`
+    steepest: Callable[[N, Array], Array] = gradient,  # type: ignore[assignment]
+) -> Point | None:
+    """The best point found; the search ends with one above `goal`.
+
+    Frank and Wolfe: where the gradient at a point says that the ball is highest, and on the way there. The way is
+    found in plain float64; what counts is the enclosure at the float32 point, and that it lies in the ball is exact.
+    """
+    best: Point | None = None
+    place = ball.centre
+    tried = [place]
+    for number in range(30):
+        for candidate in tried:
+            point = ball.inside(candidate)
+            if point is None:
+                continue
+            value = least(network, point.astype(np.float64))
+            if best is None or value > best.value:
+                best = Point(point, value)
+            if best.value > goal:
+                return best
+        target = ball.furthest(steepest(network, place))
+        place = place + 2 / (number + 2) * (target - place)
+        tried = [target, place]
+    return best

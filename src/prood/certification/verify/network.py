@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
 from prood import pretrained
+from prood.certification.verify.committee import Committee, Discriminator
 from prood.certification.verify.exact import SPREAD, Undecided, least_exponentials
-from prood.certification.verify.gate import Gate
+from prood.certification.verify.gate import Gate, Rising
 from prood.certification.verify.layers import Convolution, Layer, Linear, Network, Normalise, Pool, ReLU, Shape
 
 # What the sizes of a discriminator mean, written down a second time: the first is part of what is verified. `128` is a
@@ -44,7 +45,7 @@ class Model:
     """What a certificate is about. `shift` and `classes` are None in a bare discriminator; -1 classes: unknown."""
 
     sha256: str
-    network: Network
+    network: Discriminator
     shift: float | None = None
     classes: int | None = None
     gate: Gate = field(default_factory=Gate)
@@ -66,14 +67,14 @@ def read_model(path: Path | str) -> Model:
         raise Undecided(f"{path} is no model that Prood wrote ({error!r})") from None
     digest = hashlib.sha256(data).hexdigest()
     if isinstance(spec, dict) and spec.get("name") in ("prood", "fusion", "gated"):
-        network = _network(spec.get("discriminator"), entries, "discriminator.")
+        network = _discriminator(spec.get("discriminator"), entries, "discriminator.")
         try:
             shift = float(_tensors(entries, "shift")[""].reshape(()))
         except (KeyError, ValueError):
             raise Undecided(f"{path} is a joint model without a shift") from None
         gate = _gate(spec, entries, path) if spec["name"] == "gated" else Gate()
         return Model(digest, network, shift, _classes(spec, facts), gate)
-    return Model(digest, _network(spec, entries, ""))
+    return Model(digest, _discriminator(spec, entries, ""))
 
 
 def _bytes(path: Path | str) -> bytes:
@@ -111,6 +112,24 @@ def _gate(spec: dict[str, Any], entries: dict[str, Any], path: Path | str) -> Ga
     if not all(values is not None and values.shape == (spec.get("knots", 0),) for values in found):
         raise Undecided(f"{path} does not hold the knots and the caps of the gate that it describes")
     return Gate(*(tuple(values.tolist()) for values in found if values is not None))
+
+
+def _discriminator(spec: Any, entries: dict[str, Any], prefix: str) -> Discriminator:
+    if not isinstance(spec, dict) or spec.get("name") != "committee":
+        return _network(spec, entries, prefix)
+    specs, counts = spec.get("members"), spec.get("knots")
+    if not isinstance(specs, list) or not isinstance(counts, list) or len(specs) != len(counts) or len(specs) < 2:
+        raise Undecided("the description of the committee does not name its members and their scales")
+    members = []
+    for number, (one, count) in enumerate(zip(specs, counts, strict=True)):
+        found = _tensors(entries, f"{prefix}scales.{number}.")
+        if found.keys() != {"knots", "values"} or any(some.shape != (count,) for some in found.values()):
+            raise Undecided(f"the file does not hold the scale of member {number + 1} that it describes")
+        scale = Rising(*(tuple(found[name].tolist()) for name in ("knots", "values")))
+        members.append((_network(one, entries, f"{prefix}members.{number}."), scale))
+    if len({network.shape for network, _ in members}) > 1:
+        raise Undecided("the members of the committee take different images")
+    return Committee(tuple(members))
 
 
 def _classes(spec: dict[str, Any], facts: dict[str, Any]) -> int:

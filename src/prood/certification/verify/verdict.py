@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from prood.certification.record import Certificate, image_sha256
 from prood.certification.verify.ball import Ball
-from prood.certification.verify.bound import bounds, highest
+from prood.certification.verify.committee import Discriminator, bounds, highest
 from prood.certification.verify.exact import Refuted, Undecided, confidence_is_too_small, in_logit
-from prood.certification.verify.layers import Network
 from prood.certification.verify.network import Model, read_model, sha256_of
 from prood.data import Images, open_set
 from prood.data.formats.pictures import decode, fit
@@ -103,7 +102,7 @@ class Verifier:
         return image
 
 
-def decide(network: Network, ball: Ball, stated: float) -> Verdict:
+def decide(network: Discriminator, ball: Ball, stated: float) -> Verdict:
     """The deployed g returns a float32, so a proof that it stays below the next one above `stated` is enough."""
     near = np.float32(stated)
     limit = float(np.nextafter(near, np.float32(np.inf)) if float(near) <= stated else near)

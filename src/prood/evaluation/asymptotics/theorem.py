@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from prood.bounds import NegativeLinear
 from prood.errors import BadValue, Unsupported
 from prood.evaluation.asymptotics.rays import UNIT, Ray, follow, refusal
-from prood.models import Discriminator, ProoD
+from prood.models import Committee, Discriminator, ProoD
 
 EVERY = "every direction"
 GROWING = "every direction in which a last hidden unit keeps growing"
@@ -44,8 +44,12 @@ class Theorem:
 def check_theorem(model: nn.Module) -> Theorem:
     """Check the conditions on a discriminator, on that of a joint model, or on any Sequential that claims to be one.
 
-    Nothing is taken from how a network was made: what counts are its layers, and its weights as they are stored.
+    Nothing is taken from how a network was made: what counts are its layers, and its weights as they are stored. Of a
+    committee one member is enough, for g is at most what its scale makes of that member, and grows with it.
     """
+    g = model.discriminator if isinstance(model, ProoD) else model
+    if isinstance(g, Committee) and _plain(g, Committee):
+        return max(map(check_theorem, g.members), key=lambda one: (one.holds, one.covers == EVERY))
     layers = layers_of(model)
     if layers is None:
         reason = f"{type(model).__name__} is no plain row of layers: nothing is known of it far away"

@@ -38,14 +38,14 @@ function explain(answer, model) {
   } else {
     why`“I don’t know”: the discriminator rejects it, whatever the classifier says.`;
   }
-  if (answer.accepted !== null && model.tpr !== null) byId("why").append(` ${rate(model)}`);
+  if (answer.accepted !== null && model.accept !== null) byId("why").append(` ${rate(model)}`);
 }
 
 /** What is known of the threshold: how many images of the right kind pass; a level, where that is guaranteed. */
-function rate({ tpr, confidence_level: level }) {
+function rate({ accept, level }) {
   const percent = (share) => `${Number((100 * share).toPrecision(6))}%`;
   const [least, sure] = level === null ? ["About", ""] : ["At least", `, with ${percent(level)} certainty`];
-  return `${least} ${percent(tpr)} of the images of its own kind are accepted${sure}.`;
+  return `${least} ${percent(accept)} of the images of its own kind are accepted${sure}.`;
 }
 
 function showNumbers(answer, model) {

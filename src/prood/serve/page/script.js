@@ -8,6 +8,7 @@ import { byId, complain } from "./elements.js";
 import { Far } from "./far.js";
 import { empty, PARTS, working } from "./parts.js";
 import { fitted, show } from "./picture.js";
+import { showPoint } from "./point.js";
 import { Proof } from "./proof.js";
 
 const HEADERS = 1024; // bytes of a request that are not the image
@@ -149,6 +150,7 @@ async function begin() {
   complain("model-problem", null);
   byId("model").textContent = `${model.name}, ${model.classes.length} classes`;
   byId("version").textContent = `· Prood ${model.version}`;
+  showPoint(model);
   byId("main").hidden = false;
   proof = new Proof(model);
   attack = new Attack(model, proof);
