@@ -97,6 +97,8 @@ def network(rng: Generator) -> nn.Sequential:
 
     if rng.random() < 0.5:
         add(norm())
+    while rng.random() < 0.3 and min(shape[1:]) > 1:  # averages in front, perhaps several in a row
+        add(nn.AvgPool2d(int(rng.integers(2, min(shape[1:]) + 1))))
     for _ in range(rng.integers(0, 3)):
         what = rng.choice(["conv", "conv", "norm", "residual", "average", "max"])
         if what == "conv":
