@@ -21,7 +21,6 @@ from prood.data import Augment, ImageSet
 from prood.methods import Batch, CertifiedDiscriminator, Step
 from prood.methods.base import Logs, ramp, train_mode
 from prood.models import Discriminator, build, load, save
-from prood.models.discriminators import SIZES
 from prood.training.batches import Batches
 from prood.training.options import TrainOptions
 from prood.training.run import Run
@@ -115,7 +114,6 @@ def objective(settings: Settings) -> Trial:
 
 
 def network(settings: Settings) -> Discriminator:
-    SIZES.setdefault(settings.size, settings.size)
     model = build({"name": "discriminator", "size": settings.size})
     assert isinstance(model, Discriminator)
     return model

@@ -18,7 +18,6 @@ from trial import train
 
 from prood.data import ImageSet
 from prood.models import Discriminator, load
-from prood.models.discriminators import SIZES
 
 CROWN = 400  # images of each held-back set that averaged weights are judged on by `crown`
 
@@ -96,11 +95,6 @@ def final(chosen: argparse.Namespace) -> None:
 
 
 def read(path: Path) -> Discriminator:
-    """A saved discriminator, of whatever size its file spells."""
-    from prood.models.files import read_metadata
-
-    size = read_metadata(path).architecture["size"]
-    SIZES.setdefault(size, size)
     model, _ = load(path)
     assert isinstance(model, Discriminator)
     return model

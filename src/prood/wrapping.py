@@ -11,8 +11,8 @@ from prood import data, processes
 from prood.detector import Detector
 from prood.detector.files import save_calibration
 from prood.errors import BadValue, Damaged, Mismatch
-from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, open_classifier, save
-from prood.models.wrapped import Wrapped, trial_images
+from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, save
+from prood.models.wrapped import Wrapped, open_beside, trial_images
 from prood.training import Run
 
 
@@ -20,11 +20,13 @@ from prood.training import Run
 class Guarded:
     """What `wrap` made: the detector as it was loaded from its folder, and a look at its classifier.
 
-    `accuracy` is that on the calibration images, where they have labels: a low one tells of a wrong preprocessing.
+    The discriminator looks at averages of `averages`×`averages` pixels. `accuracy` is that on the calibration images,
+    where they have labels: a low one tells of a wrong preprocessing.
     """
 
     detector: Detector
     classifier: Wrapped
+    averages: int = 1
     accuracy: float | None = None
 
 
@@ -56,12 +58,14 @@ def wrap(
 ) -> Guarded:
     """A classifier (see `prood.models.open_classifier` for its names), guarded, in the folder `run`.
 
-    The folder is loaded again before it counts as written, and must give the same logits.
+    It takes the classifier's images; a discriminator for smaller ones averages them first. The folder is loaded again
+    before it counts as written, and must give the same logits.
     """
     g, about = load(discriminator)
     if not isinstance(g, Discriminator):
         raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
-    f, names = open_classifier(classifier, g.image, options=options)
+    side = g.image[1]
+    f, g, names = open_beside(classifier, g, options=options)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
     accuracy = None if calibrate is None else _calibrated(detector, calibrate)
     chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
@@ -85,7 +89,7 @@ def wrap(
         "accept": detector.accept,
     }
     save(detector.model, folder.model, **facts)
-    return Guarded(_loaded_again(detector, folder), f, accuracy)
+    return Guarded(_loaded_again(detector, folder), f, g.image[1] // side, accuracy)
 
 
 def read_classes(path: Path) -> tuple[str, ...]:

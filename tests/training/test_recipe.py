@@ -322,6 +322,14 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
         changed("plain", setting)
 
 
+def test_a_size_may_be_spelled_out() -> None:
+    recipe = changed("discriminator", "networks.discriminator.size=p4 8s2 8 fc8")
+    assert recipe.resolved("discriminator")["discriminator"]["size"] == "p4 8s2 8 fc8"
+    assert changed("plain", "networks.discriminator.size=p8 photo-M").discriminator["size"] == "p8 photo-M"
+    mine = changed("plain", "networks.classifier.name=mine", "networks.classifier.size=huge")  # means what it means
+    assert mine.classifier["size"] == "huge"
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
@@ -343,6 +351,10 @@ def test_refuses_settings_it_cannot_read(setting: str) -> None:
         ("augment.blur=1", r"unknown key 'blur' in \[augment\]"),
         ("augment.pad=-1", r"pad.*-1"),
         ("networks.referee.name=small", r"unknown key 'referee' in \[networks\]"),
+        ("networks.discriminator.size=XXL", r"\[networks.discriminator\]: unknown discriminator size 'XXL': choose"),
+        ("networks.discriminator.size=p4 8z fc8", r"\[networks.discriminator\]: the size .* has the word '8z'"),
+        ("networks.discriminator.size=4", "the size of a discriminator is a text"),
+        ('networks.good={name="certified-classifier", size="S"}', r"\[networks.good\]: unknown classifier size 'S'"),
         ("optimizer.lr=1", "unknown key 'optimizer' in a recipe: it takes modules, data, augment"),
         ("train.seed=1.5", "seed = 1.5 must be of type int"),
         ("train.seed=", "seed = '' must be of type int"),

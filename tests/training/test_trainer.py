@@ -15,7 +15,7 @@ from torch import nn
 from prood import data
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method, base
-from prood.models import Discriminator, ProoD, load, read_metadata, save, small
+from prood.models import Discriminator, ProoD, discriminator, load, read_metadata, save, small
 from prood.models.baselines import Energy
 from prood.training import Recipe, Run, combine, held_back, load_recipe, train, trainer
 
@@ -442,6 +442,20 @@ def coloured(recipe: Recipe, tmp_path: Path) -> Callable[..., Recipe]:
     return lambda method, *settings: recipe.with_settings(method, [*sets, "train.epochs=0.5", *settings])
 
 
+def test_a_discriminator_of_smaller_images_is_enlarged(recipe: Recipe, runs: Path, tmp_path: Path) -> None:
+    assert read_metadata(runs / "plain").image == [1, 8, 8]
+    g = discriminator("4s2 fc4", image=(1, 4, 4))
+    save(g, tmp_path / "g.safetensors", eps=0.05)
+    settings = recipe.with_settings("prood", ["train.epochs=0.5"])
+    made = fit("prood", settings, tmp_path / "prood", discriminator=tmp_path / "g.safetensors")
+    combined = combine(runs / "oe", tmp_path / "g.safetensors", tmp_path / "prood-s", shift=1.0)
+    for model in (made, combined, load(tmp_path / "prood")[0]):
+        assert isinstance(model, ProoD)
+        assert model.discriminator.image == (1, 8, 8)
+        assert model.discriminator.architecture["size"] == "p2 4s2 fc4"
+        assert torch.equal(model.discriminator.last.log_weight, g.last.log_weight)  # as it was
+
+
 def test_the_small_classifier_takes_images_in_colour(coloured: Callable[..., Recipe], tmp_path: Path) -> None:
     fit("discriminator", coloured("discriminator"), tmp_path / "g")
     fit("prood", coloured("prood"), tmp_path / "prood", discriminator=tmp_path / "g")
@@ -469,7 +483,11 @@ def test_of_mean_and_std_one_may_be_left_out(coloured: Callable[..., Recipe], tm
         ("oe", "networks.classifier.classes=1", r"networks\.classifier\.classes = 1 is too few: npz:.* has 4"),
         ("prood", "networks.classifier.classes=3", r"networks\.classifier\.classes = 3 is too few: npz:.* has 4"),
         ("oe", "networks.oe={name='small', classes=2}", r"networks\.oe\.classes = 2 is too few"),
-        ("prood", "train.lr=1", "the discriminator does not take images of npz:"),
+        (
+            "prood",
+            "train.lr=1",
+            r"a discriminator for images of 1×8×8 cannot serve 3×8×8: it needs images with 1 channel",
+        ),
     ],
 )
 def test_a_network_that_does_not_fit_is_one_line_and_claims_no_folder(

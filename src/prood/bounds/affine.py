@@ -184,8 +184,12 @@ class AveragePoolRule(Affine[nn.Module]):
         return Sums(terms, fan_out, live.new_ones(()), extra=2, stretch=stretch)
 
     def adjoint(self, layer: nn.Module, slope: Tensor, like: Tensor) -> Tensor:
-        size = tile(layer, like)
-        return transpose(layer, slope, like) if size is None else _enlarged(slope, size) / size**2
+        size = tile(layer)
+        if size is None:
+            return transpose(layer, slope, like)
+        tiles = _enlarged(slope, size) / size**2
+        below, behind = (side - given for side, given in zip(like.shape[2:], tiles.shape[2:], strict=True))
+        return F.pad(tiles, (0, behind, 0, below)) if below or behind else tiles  # what no tile reaches
 
 
 def _enlarged(slope: Tensor, size: int) -> Tensor:
@@ -198,13 +202,12 @@ def _enlarged(slope: Tensor, size: int) -> Tensor:
     return squares.reshape(rows, channels, height * size, width * size)
 
 
-def tile(layer: nn.Module, x: Tensor) -> int | None:
-    """The size of an average's windows, if these are squares that tile its input: the transpose is then enlargement."""
+def tile(layer: nn.Module) -> int | None:
+    """The size of an average's windows, if these are squares side by side: the transpose is then enlargement."""
     if not isinstance(layer, nn.AvgPool2d) or pair(layer.padding) != (0, 0) or layer.divisor_override is not None:
         return None
     size, across = pair(layer.kernel_size)
-    tiles = size == across and pair(layer.stride) == (size, size) and all(side % size == 0 for side in x.shape[2:])
-    return size if tiles else None
+    return size if size == across and pair(layer.stride) == (size, size) and not layer.ceil_mode else None
 
 
 @register(nn.Identity, nn.Flatten, nn.Dropout, nn.Dropout2d)

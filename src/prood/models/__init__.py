@@ -4,10 +4,10 @@
 # ruff: noqa: F401 – what is not in `__all__` was public here, and stays for one version
 from prood.models.architectures import Metadata, architecture, build, spec_of
 from prood.models.baselines import EnergyClassifier, ExtraClass
-from prood.models.certified import CLASSIFIER_SIZES, CertifiedClassifier, certified_classifier
+from prood.models.certified import CertifiedClassifier, certified_classifier
 from prood.models.classifiers import compact, resnet18, resnet50, small
 from prood.models.committee import Committee, committee_of
-from prood.models.discriminators import SIZES, Discriminator, discriminator
+from prood.models.discriminators import Discriminator, discriminator
 from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_metadata, rounded, save
 from prood.models.fusion import Curve, Fusion, product_logit
 from prood.models.gated import Gate, Gated
@@ -15,6 +15,7 @@ from prood.models.joint import ProoD, confidence_logit, fuse
 from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
 from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of, scores
+from prood.models.sizes import CLASSIFIER_SIZES, SIZES, check_size, words_of
 from prood.models.wrapped import WrapOptions, Wrapped, open_classifier, trial_images
 
 __all__ = [

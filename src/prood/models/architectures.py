@@ -78,6 +78,7 @@ class Metadata:
 
     An image whose confidence is below `threshold` is rejected; the share `accept` of the in-distribution is not.
     `provable` is the share of the false rejections that g may spend, where the model was calibrated with one.
+    `image` is the shape of the images that a classifier was trained on; a discriminator's stands in its architecture.
     `inside` is the name of the in-distribution, one of the keys of `data`; older files state it as the first of them.
     """
 
@@ -91,6 +92,7 @@ class Metadata:
     recipe: dict[str, Any] | None = None
     seed: int | None = None
     inside: str | None = None
+    image: list[int] | None = None
     data: dict[str, str] = field(default_factory=dict)  # name of each set used → fingerprint
     version: str = __version__
     format: int = FORMAT

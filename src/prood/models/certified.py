@@ -19,15 +19,10 @@ from prood.bounds.rounding import check_deployed
 from prood.errors import Unsupported
 from prood.models.architectures import architecture
 from prood.models.confidence import confidence_bound
-from prood.models.discriminators import IMAGE, Numbers, body
+from prood.models.discriminators import IMAGE
 from prood.models.joint import TINY
 from prood.models.score import OfLogits, scores
-
-CLASSIFIER_SIZES = {
-    "XL": "128 128 256s2 256 256 fc512 fc512",  # GOOD's for 32×32: the body of discriminator C1, and two hidden layers
-    "digits": "32s2 64s2 fc128",
-}
-"""In the words of `discriminators.SIZES`; all of them end in a linear layer with the classes."""
+from prood.models.sizes import CLASSIFIER_SIZES, Numbers, layers_of
 
 
 class CertifiedClassifier(nn.Module):
@@ -145,6 +140,6 @@ class CertifiedConfidence(OfLogits):
 def certified_classifier(
     classes: int = 10, size: str = "XL", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None
 ) -> CertifiedClassifier:
-    """A certified classifier of a named size (see `CLASSIFIER_SIZES`) for images (channels, height, width)."""
-    layers, features = body("classifier", CLASSIFIER_SIZES, size, image, mean, std)
+    """A certified classifier of a named size (see `prood.models.sizes`) for images (channels, height, width)."""
+    layers, features = layers_of("classifier", CLASSIFIER_SIZES, size, image, mean, std)
     return CertifiedClassifier(nn.Sequential(*layers, nn.Linear(features, classes)))

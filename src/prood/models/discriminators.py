@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from prood import bounds
-from prood.bounds import BlockedLinear, NegativeLinear, Normalise
+from prood.bounds import NegativeLinear, Normalise
 from prood.bounds.registry import Pullback, Slopes
-from prood.errors import BadValue, UnknownName, Unsupported
+from prood.errors import BadValue, Unsupported
 from prood.models.architectures import architecture, spec_of
+from prood.models.sizes import SIZES, Numbers, averaged, layers_of
 
-Numbers = Sequence[float] | None  # one for each channel
 IMAGE = (3, 32, 32)
-SIZES = {
-    # The paper's two (its architecture table): S for 32×32, SR for 224×224.
-    "S": "128 256s2 256 p2 fc128",
-    "SR": "128 p2 256s2 p2 256 p2 fc128",
-    # The others of its size ablation; XL_b and C1 are the same network.
-    "XS": "64 128s2 128 p2 fc128",
-    "SR2": "128 256s2 p2 256 p2 fc128",
-    "XL_b": "128 128 256s2 256 256 fc512",
-    "C1": "128 128 256s2 256 256 fc512",
-    "C2": "256 256 512s2 512 512 fc1024",
-    "C3": "256 512s2 512 fc512",
-    "C3s": "256 512s2 512 p2 fc128",
-    "C4": "512 1024s2 512 fc128",
-    # For 28×28 digits.
-    "digits": "16s2 fc64",
-    "digits-XS": "4s2 fc16",
-    "digits-S": "8s2 fc32",
-    "digits-L": "32s2 fc64",
-    "digits-deep": "16s2 32s2 fc64",
-}
-"""`128` is a 3×3 convolution with 128 channels and a ReLU, `s2` its stride, `p2` AvgPool2d(2), `fc128` a linear layer
-with a ReLU. All of them end in a `NegativeLinear`."""
 
 
 class Discriminator(nn.Module):
@@ -72,6 +49,29 @@ class Discriminator(nn.Module):
         if hasattr(self, "architecture"):
             spec: dict[str, Any] = {key: value for key, value in spec_of(self).items() if key != "guard"}
             made.architecture = spec | ({"guard": made.guard} if made.guard else {})  # type: ignore[assignment]
+        return made
+
+    def enlarged(self, factor: int) -> Discriminator:
+        """The same discriminator (it shares the weights) for images of `factor` times the height and width.
+
+        It averages `factor`×`factor` pixels and goes on as before. All that is said of it is about the large image: an
+        ℓ∞ ball of radius ε is averaged into one of radius ε, an ℓ2 ball into one of ε/factor, an ℓ1 ball into one of
+        ε/factor². A guard counts the large image's pixels.
+        """
+        if not isinstance(factor, int) or factor < 1:
+            raise BadValue(f"a discriminator is enlarged by a whole factor of 1 or more, not {factor!r}")
+        if factor == 1:
+            return self
+        layers = list(self.body)
+        place = 1 if layers and type(layers[0]) is Normalise else 0
+        layers[place:place] = [nn.AvgPool2d(factor)]
+        made = Discriminator(nn.Sequential(*layers, *self.tail), guard=self.guard).train(self.training)
+        spec: dict[str, Any] = getattr(self, "architecture", {})
+        if spec.get("name") == "discriminator":  # of another architecture, nobody could build the enlarged one again
+            channels, height, width = self.image
+            image = [channels, factor * height, factor * width]
+            size = averaged(spec.get("size", "S"), factor)
+            made.architecture = spec | {"size": size, "image": image}  # type: ignore[assignment]
         return made
 
     @property
@@ -142,34 +142,12 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
 def discriminator(
     size: str = "S", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None, guard: float = 0.0
 ) -> Discriminator:
-    """A discriminator of a named size (see `SIZES`) for images of shape (channels, height, width)."""
+    """A discriminator for images of shape (channels, height, width).
+
+    `size` is a name of `prood.models.SIZES`, its words (`"p4 32s2 64s2 64 fc128"`), or averages in front of a name
+    (`"p4 photo-M"`).
+    """
     if len(image) != 3 or not all(isinstance(side, int) and 0 < side < 2**20 for side in image):
         raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)!s:.80}")
-    layers, features = body("discriminator", SIZES, size, image, mean, std)
+    layers, features = layers_of("discriminator", SIZES, size, image, mean, std)
     return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), guard)
-
-
-def body(
-    kind: str, sizes: Mapping[str, str], size: str, image: Sequence[int], mean: Numbers, std: Numbers
-) -> tuple[list[nn.Module], int]:
-    """Layers with bound rules, as the words of the size say (see `SIZES`), and how many values come out."""
-    if size not in sizes:
-        raise UnknownName(f"unknown {kind} size {size!r}: choose one of {', '.join(sizes)}")
-    channels = image[0]
-    layers: list[nn.Module] = [Normalise(mean or [0.5] * channels, std or [0.25] * channels)]
-    shape = list(image)
-    for word in sizes[size].split():
-        if word == "p2":
-            layers.append(nn.AvgPool2d(2))
-            shape[1:] = [side // 2 for side in shape[1:]]
-        elif word.startswith("fc"):
-            layers += [nn.Flatten()] if len(shape) > 1 else []
-            layers += [BlockedLinear(math.prod(shape), int(word[2:])), nn.ReLU()]
-            shape = [int(word[2:])]
-        else:
-            width, _, stride = word.partition("s")
-            layers += [nn.Conv2d(shape[0], int(width), 3, stride=int(stride or 1), padding=1), nn.ReLU()]
-            shape = [int(width), *(-(-side // int(stride or 1)) for side in shape[1:])]
-        if not math.prod(shape):
-            raise BadValue(f"images of {image[1]}×{image[2]} are too small for a {kind} of size {size!r}")
-    return layers, math.prod(shape)

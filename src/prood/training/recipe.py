@@ -18,6 +18,7 @@ from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
+from prood.models.sizes import check_size
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
 _RECIPES: Any = resources.files("prood") / "recipes"
@@ -220,6 +221,11 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     )
     for method in METHODS:
         recipe.augment_for(method), recipe.evaluate_for(method)  # or it is refused
+    for key in networks:
+        try:
+            check_size(({"name": "discriminator"} if key == "discriminator" else {}) | sub(networks, key))
+        except ProodError as error:
+            raise type(error)(f"[networks.{key}]: {error}") from None
     for method, table in recipe.train.items():
         try:
             settings, _ = recipe.method(method), recipe.options(method)

@@ -12,6 +12,7 @@ from prood.data import Images, ImageSet
 from prood.errors import BadValue, Diverged
 from prood.methods import Objective
 from prood.models import ProoD, load, save
+from prood.models.fitting import fitted
 from prood.training.batches import Batches
 from prood.training.joint import frozen_discriminator
 from prood.training.loop import fit
@@ -56,7 +57,7 @@ def train(
     if frozen is not None:
         shift = recipe.shift if shift is None else shift
         resolved |= {"discriminator_run": str(discriminator), "shift": shift}
-        model = ProoD(model, frozen, shift)
+        model = ProoD(model, fitted(frozen, inside.shape), shift)
     model.to(target)
     augment = recipe.augment_for(method)
     batches = Batches(
@@ -78,6 +79,7 @@ def train(
                 fit(model, declared, batches, options, folder, console=how.get("console") or Console(), title=method)
             classes = None if declared.kind == "discriminator" else class_names(inside)
             facts |= {"classes": classes, "eps": getattr(declared, "eps", facts.get("eps")), "inside": inside.name}
+            facts |= {"image": list(inside.shape)} if declared.kind == "classifier" else {}
             facts |= {"data": used | facts.get("data", {}) | used}  # its own come first
             if processes.is_main():
                 save(model.eval(), folder.model, recipe=resolved, seed=options.seed, **facts)

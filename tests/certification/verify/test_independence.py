@@ -44,6 +44,6 @@ def test_it_imports_nothing_by_another_way():
 
 def test_the_sizes_are_those_that_are_deployed():
     from prood.certification.verify.network import SIZES
-    from prood.models import discriminators
+    from prood.models import sizes
 
-    assert SIZES == discriminators.SIZES
+    assert SIZES == sizes.SIZES

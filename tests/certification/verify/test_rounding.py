@@ -148,7 +148,7 @@ def test_normalise_and_pool():
     for x, value, room in zip(image.ravel().tolist(), values.ravel().tolist(), allowed.ravel().tolist(), strict=True):
         right = (Fraction(x) - Fraction(float(mean))) / Fraction(float(std))
         assert abs(Fraction(value) - right) <= Fraction(room)
-    pool = Pool((1, 8, 8), (1, 4, 4))
+    pool = Pool((1, 8, 8), (1, 4, 4), 2)
     allowed = errors(pool, wide, wide).deployed
     pooled = (image[:, ::2, ::2] + image[:, ::2, 1::2] + image[:, 1::2, ::2] + image[:, 1::2, 1::2]) / np.float32(4)
     for i in range(4):
@@ -162,7 +162,7 @@ def test_overflow_is_not_decided():
     with pytest.raises(Undecided, match="overflow"):
         errors(layer, np.ones(2), np.full(2, 2.0))
     with pytest.raises(Undecided, match="overflow"):
-        errors(Pool((1, 2, 2), (1, 1, 1)), np.zeros((1, 2, 2)), np.full((1, 2, 2), 1e38))
+        errors(Pool((1, 2, 2), (1, 1, 1), 2), np.zeros((1, 2, 2)), np.full((1, 2, 2), 1e38))
 
 
 def test_the_exponentials_are_enclosed():

@@ -132,7 +132,7 @@ def _has_windows(layer: nn.Module, box: Box) -> bool:
         assert isinstance(layer, nn.Conv2d)
         return layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if rule is AveragePoolRule:
-        return tile(layer, box.radius) is not None
+        return tile(layer) is not None
     if isinstance(layer, nn.Flatten):
         return False
     return rule in (ReLURule, NormaliseRule, BatchNormRule, ReshapeRule)

@@ -97,17 +97,21 @@ class Convolution(Affine):
 
 @dataclass(frozen=True, eq=False)
 class Pool(Affine):
-    """The mean of 2×2 squares; an odd last row or column is left out."""
+    """The mean of squares of `side`×`side`; rows and columns at the end that fill no square are left out."""
+
+    side: int
 
     def map(self, x: Array, part: Part = "signed") -> Array:
-        rows, columns = self.outside[1:]
-        squares = x[:, :, : 2 * rows, : 2 * columns].reshape(len(x), self.outside[0], rows, 2, columns, 2)
+        (rows, columns), side = self.outside[1:], self.side
+        squares = x[:, :, : side * rows, : side * columns].reshape(len(x), self.outside[0], rows, side, columns, side)
         total = squares.sum((3, 5))
-        return np.asarray(total if part == "pattern" else total / 4)
+        return np.asarray(total if part == "pattern" else total / side**2)
 
     def adjoint(self, slope: Array) -> Array:
+        side = self.side
         total = np.zeros((len(slope), *self.inside))
-        total[:, :, : 2 * self.outside[1], : 2 * self.outside[2]] = (slope / 4).repeat(2, 2).repeat(2, 3)
+        shares = (slope / side**2).repeat(side, 2).repeat(side, 3)
+        total[:, :, : side * self.outside[1], : side * self.outside[2]] = shares
         return total
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from prood.certification.verify.layers import Convolution, Layer, Linear, Networ
 
 # What the sizes of a discriminator mean, written down a second time: the first is part of what is verified. `128` is a
 # 3×3 convolution with a ReLU, `s2` its stride, `p2` a mean of 2×2 squares, `fc128` a linear layer with a ReLU.
+# A size is a name, such words, or averages in front of a name, as in `p4 photo-M`.
 SIZES = {
     "S": "128 256s2 256 p2 fc128",
     "SR": "128 p2 256s2 p2 256 p2 fc128",
@@ -34,7 +36,13 @@ SIZES = {
     "digits-S": "8s2 fc32",
     "digits-L": "32s2 fc64",
     "digits-deep": "16s2 32s2 fc64",
+    "photo-XS": "32s2 64s2 p2 fc64",
+    "photo-S": "32s2 64s2 64 fc128",
+    "photo-M": "64s2 128s2 128 p2 fc128",
+    "photo-L": "64 128s2 128s2 p2 fc128",
+    "photo-XL": "64 128s2 256s2 256 p2 fc128",
 }
+WORD = re.compile(r"(?P<pool>p)(?P<side>[0-9]{1,5})|(?P<linear>fc)?(?P<width>[0-9]{1,5})(s(?P<stride>[0-9]{1,3}))?")
 
 TYPES = {"F32": "<f4", "F16": "<f2"}
 Tensors = dict[str, NDArray[np.float32]]
@@ -147,17 +155,31 @@ def _network(spec: Any, entries: dict[str, Any], prefix: str) -> Network:
         name = spec.get("name") if isinstance(spec, dict) else spec
         raise Undecided(f"no rule for the architecture {name!r}: only Prood's discriminators can be verified")
     size, image = spec.get("size", "S"), spec.get("image", (3, 32, 32))
-    if not isinstance(size, str) or size not in SIZES:
-        raise Undecided(f"unknown discriminator size {size!r}")
+    words = _words(size)
     if not isinstance(image, list | tuple) or len(image) != 3 or not all(type(side) is int for side in image):
         raise Undecided(f"a discriminator takes images of three sides, not {image!r}")
     try:
-        return Network(tuple(_layers(SIZES[size], tuple(image), _tensors(entries, prefix))))
+        return Network(tuple(_layers(words, tuple(image), _tensors(entries, prefix))))
     except (KeyError, ValueError) as error:
         raise Undecided(f"the weights are not those of a discriminator of size {size!r} ({error})") from None
 
 
-def _layers(words: str, image: Shape, tensors: Tensors) -> list[Layer]:
+def _words(size: Any) -> list[dict[str, Any]]:
+    """What each word of a size says."""
+    *averages, last = size.split() if isinstance(size, str) and size.split() else [""]
+    found = [WORD.fullmatch(word) for word in (*averages, *SIZES.get(last, last).split())]
+    words = [match.groupdict() for match in found if match]
+    if not words or len(words) < len(found):
+        raise Undecided(f"unknown discriminator size {size!r}")
+    for word in words:
+        numbers = {key: int(word[key] or 1) for key in ("side", "width", "stride")}
+        if 0 in numbers.values() or (word["linear"] and word["stride"]):
+            raise Undecided(f"unknown discriminator size {size!r}")
+        word |= numbers
+    return words
+
+
+def _layers(words: list[dict[str, Any]], image: Shape, tensors: Tensors) -> list[Layer]:
     place = 0
 
     def take(kind: str, shape: Shape) -> NDArray[np.float64]:
@@ -171,23 +193,26 @@ def _layers(words: str, image: Shape, tensors: Tensors) -> list[Layer]:
     if not (std >= 2.0**-100).all():
         raise Undecided("a standard deviation is not positive, or tiny")
     layers: list[Layer] = [Normalise(image, image, mean, std)]
-    shape, place, flat = image, 1, False
-    for word in words.split():
-        if word == "p2":
-            outside: Shape = (shape[0], shape[1] // 2, shape[2] // 2)
-            layers.append(Pool(shape, outside))
-        elif word.startswith("fc"):
-            place += 0 if flat else 1  # the flattening has a number, too
-            flat, width = True, int(word[2:])
-            outside = (width,)
+    shape, place = image, 1
+    for word in words:
+        width, stride, side = word["width"], word["stride"], word["side"]
+        outside: Shape = (width,)
+        if not word["linear"] and len(shape) == 1:
+            raise ValueError("a convolution or an average follows a linear layer")
+        if word["pool"]:
+            outside = (shape[0], shape[1] // side, shape[2] // side)
+            layers.append(Pool(shape, outside, side))
+        elif word["linear"]:
+            place += 0 if len(shape) == 1 else 1  # the flattening has a number, too
             weight = take("weight", (width, int(np.prod(shape))))
             layers += [Linear(shape, outside, weight, take("bias", outside)), ReLU()]
         else:
-            width, stride = int(word.partition("s")[0]), int(word.partition("s")[2] or 1)
             outside = (width, -(-shape[1] // stride), -(-shape[2] // stride))
             weight = take("weight", (width, shape[0], 3, 3))
             layers += [Convolution(shape, outside, weight, take("bias", (width,)), stride), ReLU()]
-        shape, place = outside, place + (1 if word == "p2" else 2)
+        if not np.prod(outside):
+            raise ValueError(f"images of shape {image} are too small for it")
+        shape, place = outside, place + (1 if word["pool"] else 2)
     logarithms, bias = tensors.pop("tail.1.log_weight"), tensors.pop("tail.1.bias")
     if logarithms.shape != (1, int(np.prod(shape))) or bias.shape != (1,) or tensors:
         raise ValueError(f"the last layer does not fit, or there are more tensors: {', '.join(sorted(tensors))}")

@@ -24,11 +24,16 @@ additions), and then the B blocks and the bias, block k is off by
 and the same argument about the B additions of the second stage, whose partial sums are at most max(P, N) + ΣL_k in
 magnitude plus their own errors, gives L = ΣL_k + (B·u·(max(P, N) + ΣL_k) + η)/(1 − B·u).
 
-The lemma without that covers sums over blocks, too, and the mean of four values: a factor that is a power of two
-commutes with rounding. It does not cover algorithms that are no sums of these products (Winograd, FFT), nor TF32.
+**A mean** of m values: a factor that is a power of two commutes with rounding, so the lemma covers m = 4, 16, 64. Else
+the sum may be divided by m, which is one rounding more; or multiplied with a rounded 1/m, which is two more; or each
+value is, so that a product is off by 2.1·u·|wᵢxᵢ|. As S ≤ 2·max(P, N), n + 3 in place of n pays for any of these.
+
+The lemma without blocks covers sums over blocks, too. It does not cover algorithms that are no sums of these products
+(Winograd, FFT), nor TF32.
 """
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -59,6 +64,8 @@ def errors(layer: Affine, lower: Array, upper: Array) -> Errors:
     grown = 1 + layer.spread if isinstance(layer, Linear) else 1.0
     total, both, weights = layer.map(np.stack([largest, above + below, nonzero]), "absolute")
     count, inputs = layer.map(np.stack([nonzero, largest]), "pattern")
+    if isinstance(layer, Pool) and layer.side & (layer.side - 1):
+        count = count + 3
     difference = layer.map((above - below)[None])[0] + layer.bias
     # max(P, N) = (P + N + |P − N|)/2; the first of them is at least a half of P + N, so rounding stays relative.
     partial = grown * MORE * (both + bias + np.abs(difference)) / 2
@@ -68,8 +75,8 @@ def errors(layer: Affine, lower: Array, upper: Array) -> Errors:
     deployed = MORE * (count * U32 * partial + U32 * grown * total + underflow) / (1 - count * U32)
     if isinstance(layer, Linear) and layer.block:
         deployed = np.minimum(deployed, _in_blocks(layer, above, below, partial))
-    # A pool may add its four values before it divides.
-    if ((4 if isinstance(layer, Pool) else 1) * (partial + deployed)).max() >= LARGE32:
+    # A pool may add its values before it divides.
+    if ((layer.side**2 if isinstance(layer, Pool) else 1) * (partial + deployed)).max() >= LARGE32:
         raise Undecided("the deployed network may overflow float32 in this ball")
     return Errors(require(deployed), require(MORE * rows * (total + bias)), MORE * (grown - 1) * total)
 
@@ -113,7 +120,7 @@ class Enclosure:
 def intervals(layers: tuple[Layer, ...], inside: tuple[Array, Array], ball: Ball | None = None) -> list[Enclosure]:
     """The steps of the deployed layers on a box, or on its part in `ball`; the last one holds all that may come out."""
     steps: list[Enclosure] = []
-    for number, layer in enumerate(layers):
+    for layer in layers:
         (lower, upper), wrong = inside, None
         if isinstance(layer, ReLU):
             outside = np.maximum(lower, 0), np.maximum(upper, 0)
@@ -123,34 +130,50 @@ def intervals(layers: tuple[Layer, ...], inside: tuple[Array, Array], ball: Ball
             radius = up(np.maximum(upper - centre, centre - lower))
             middle = layer.map(centre[None])[0] + layer.bias
             around = MORE * layer.map(radius[None], "absolute")[0]
-            if number == 1 and ball is not None:
-                around = np.minimum(around, _dual(steps[0], layer, ball))
             above = MORE * (around + wrong.deployed + wrong.own)
             below = MORE * (above + wrong.spread)
             outside = require(down(middle - below)), require(up(middle + above))
+            if ball is not None and (found := _dual(steps, layer, ball)) is not None:
+                value, moved = found
+                reach = MORE * (moved + wrong.deployed + 2 * wrong.own)
+                outside = np.maximum(outside[0], down(value - reach)), np.minimum(outside[1], up(value + reach))
         steps.append(Enclosure(layer, inside, outside, wrong))
         inside = outside
     return steps
 
 
-def _dual(first: Enclosure, layer: Affine, ball: Ball) -> Array | float:
-    """How far Wz may move for z = (u − mean)/std + e, u in an ℓ2 or ℓ1 ball that is smaller than its box.
+def _dual(before: list[Enclosure], layer: Affine, ball: Ball) -> tuple[Array, Array] | None:
+    """Wz + b at the image, and how far Wz may move from there, for z = A(u − mean)/std + e with u in an ℓ2 or ℓ1 ball.
 
-    By Hölder: eps·‖W/std‖ in the dual norm, plus |W||e|. The box's centre is not the image, unless the ball stays away
-    from 0 and 1, so the distance between the two counts as well.
+    A are means of squares of pixels, side by side: their rows have the dual norm 1/side (ℓ2) or 1/side² (ℓ1), and no
+    pixel in common. So Wz moves by eps·‖W/std‖ in the dual norm, by Hölder, times these, plus |W||e|. None where it
+    would be no smaller than the box around the ball, or is not known.
     """
-    if ball.norm == "linf" or not (isinstance(layer, Convolution) and isinstance(first.layer, Normalise)):
-        return np.inf
-    assert first.errors is not None
-    scale = np.broadcast_to(1 / first.layer.std, first.layer.inside)[None]
-    if ball.norm == "l2":
-        norm = np.sqrt(MORE * replace(layer, weight=layer.weight**2).map(scale**2)[0])
+    normalise = before[0].layer if before else None
+    means = all(isinstance(step.layer, Pool) for step in before[1:])
+    if ball.norm == "linf" or not means or not isinstance(normalise, Normalise):
+        return None
+    sides = [one.side for one in (*(step.layer for step in before), layer) if isinstance(one, Pool)]
+    share = 1 / math.prod(sides) ** (1 if ball.norm == "l2" else 2)
+    scale = (1 / normalise.std).reshape(-1)
+    if isinstance(layer, Pool):
+        norm = np.broadcast_to(scale[:, None, None], layer.outside)
+    elif not isinstance(layer, Convolution):
+        return None
+    elif ball.norm == "l2":
+        squares = np.broadcast_to(scale[:, None, None] ** 2, layer.inside)[None]
+        norm = np.sqrt(MORE * replace(layer, weight=layer.weight**2).map(squares)[0])
     else:
-        norm = np.broadcast_to(np.abs(layer.weight).max((1, 2, 3))[:, None, None] * scale.max(), layer.outside)
-    lower, upper = first.outside
-    at_image = (ball.centre - first.layer.mean) / first.layer.std
-    away = up(np.abs((lower + upper) / 2 - at_image)) + first.errors.deployed + 2 * first.errors.own
-    return np.asarray(MORE * (norm * ball.eps + layer.map(away[None], "absolute")[0]))
+        steep = (np.abs(layer.weight) * scale[:, None, None]).max((1, 2, 3))
+        norm = np.broadcast_to(steep[:, None, None], layer.outside)
+    at_image, wrong = ball.centre[None], np.zeros(normalise.inside)
+    for step in before:
+        assert isinstance(step.layer, Affine)
+        assert step.errors is not None
+        at_image = step.layer.map(at_image) + step.layer.bias
+        wrong = MORE * (step.layer.map(wrong[None], "absolute")[0] + step.errors.deployed + 2 * step.errors.own)
+    value = layer.map(at_image)[0] + layer.bias
+    return value, np.asarray(MORE * (share * norm * ball.eps + layer.map(wrong[None], "absolute")[0]))
 
 
 def ceiling(network: Network) -> float:

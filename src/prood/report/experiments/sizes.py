@@ -11,7 +11,7 @@ from prood import processes
 from prood.evaluation import evaluate
 from prood.evaluation.words import set_name
 from prood.models import load
-from prood.models.discriminators import SIZES
+from prood.models.sizes import words_of
 from prood.report import plots
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import markdown_table
@@ -28,7 +28,7 @@ def make(lab: Lab) -> Content:
         parameters = sum(weights.numel() for weights in model.parameters())
         found = evaluate(model, inside=inside, outside=outside, eps=lab.eps, device=target)
         sets = {set_name(one.outside): {"auc": one.auc, "gauc": one.gauc} for one in found}
-        rows.append({"size": size, "words": SIZES[size], "parameters": parameters, "sets": sets})
+        rows.append({"size": size, "words": " ".join(words_of(size)), "parameters": parameters, "sets": sets})
         lab.console.print(f"{size:<10} {parameters:>10,} parameters, GAUC {_gauc(rows[-1]):.3f}", highlight=False)
     rows.sort(key=lambda row: row["parameters"])
     own = str(lab.recipe.discriminator.get("size", "S"))
