@@ -71,7 +71,7 @@ def test_a_higher_price_proves_no_less(sample):
 
 
 def test_where_g_ranks_worse_the_last_share_stays_that_of_the_beginning():
-    """A share that grows with the level costs more AUC than the price allows; the constant one lowers both rates."""
+    """A share that grows with the level costs several times the AUC; the constant one lowers both rates."""
     random, count = np.random.default_rng(0), 1500
     s_in, s_out, g_in = random.normal(4, 2.5, count), random.normal(1.36, 2.5, count), 3 - random.gamma(2.0, 0.8, count)
     far = random.random(count) < 0.25  # of these g is sure, and of no others
@@ -84,7 +84,7 @@ def test_where_g_ranks_worse_the_last_share_stays_that_of_the_beginning():
     assert found.with_it.fpr[0] <= found.without.fpr[0] + PRICES["default"].fpr
     assert found.with_it.gfpr[0] <= found.without.gfpr[0] - 0.03
     growing = judged(weak, 2.0, Schedule(found.schedule.provable, 0.95))
-    assert found.without.auc - growing.auc > PRICES["default"].auc
+    assert found.without.auc - growing.auc > 3 * (found.without.auc - found.with_it.auc)
 
 
 def test_verdicts_are_means_over_sets(sample):
