@@ -36,6 +36,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A data folder of the tests' own: folders of pictures are cached there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROOD_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def squares_and_ramps() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """60 images of 8×8: bright squares in one of four corners, the numbers of their corners, and smooth ramps."""

@@ -152,7 +152,7 @@ def test_what_is_not_said_has_its_default() -> None:
 def test_resolved_holds_every_setting_and_survives_json() -> None:
     resolved = parse(document(), "mine").resolved("discriminator")
     tables = {"augment", "discriminator", "train", "evaluate"}
-    assert set(resolved) == {"recipe", "method", "inside", "outside", "limit", "held_back"} | tables
+    assert set(resolved) == {"recipe", "method", "inside", "outside", "limit", "held_back", "image", "damaged"} | tables
     options = {item.name for kind in (TrainOptions, CertifiedDiscriminator) for item in fields(kind)}
     assert set(resolved["train"]) == options
     assert resolved["train"]["lr"] == TrainOptions().lr

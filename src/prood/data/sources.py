@@ -16,19 +16,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, get_args
 
 from prood.data.catalog import Public, data_folder
 from prood.data.formats import mosaic
 from prood.data.images import ImageSet, Shape
-from prood.data.stored import Images
+from prood.data.stored import Damage, Images
 from prood.errors import BadValue, NoAccess, NotFound, ProodError, UnknownName
 
 ReadSplit = Callable[[str], ImageSet]
 ReadPublic = Callable[[Path, str, Shape | None], Images]
 ReadFile = Callable[[Path, Shape | None], Images]
+ReadPictures = Callable[[Path, Shape | None, Damage], Images]
 MakeNoise = Callable[[int, Shape, int], ImageSet]
-F = TypeVar("F", ReadSplit, ReadPublic, ReadFile, MakeNoise)
+F = TypeVar("F", ReadSplit, ReadPublic, ReadFile, ReadPictures, MakeNoise)
 
 
 class Source(NamedTuple):
@@ -47,6 +48,7 @@ class _Entry:
     read_split: ReadSplit | None = None
     read_public: ReadPublic | None = None
     read_file: ReadFile | None = None
+    read_pictures: ReadPictures | None = None
     make_noise: MakeNoise | None = None
 
 
@@ -96,6 +98,11 @@ def file_source(name: str, *, description: str) -> Callable[[ReadFile], ReadFile
     return _registering(lambda function: _Entry(Source(name, ("PATH",), description), read_file=function))
 
 
+def picture_source(name: str, *, description: str) -> Callable[[ReadPictures], ReadPictures]:
+    """Register a function of (path, shape, what becomes of damaged pictures), for files of the user's own."""
+    return _registering(lambda function: _Entry(Source(name, ("PATH",), description), read_pictures=function))
+
+
 def noise_source(name: str, *, description: str) -> Callable[[MakeNoise], MakeNoise]:
     """Register a function of (count, shape, seed)."""
     return _registering(lambda function: _Entry(Source(name, (), description), make_noise=function))
@@ -131,9 +138,10 @@ def load(
     count: int = 1000,
     seed: int = 0,
     split: str | None = None,
+    damaged: Damage = "refuse",
 ) -> ImageSet:
     """The image set of this name, in memory: `digits:train`, `npz:PATH`, `smooth` …; see `open_set`."""
-    return open_set(name, like=like, shape=shape, count=count, seed=seed, split=split).load()
+    return open_set(name, like=like, shape=shape, count=count, seed=seed, split=split, damaged=damaged).load()
 
 
 def open_set(
@@ -144,14 +152,17 @@ def open_set(
     count: int = 1000,
     seed: int = 0,
     split: str | None = None,
+    damaged: Damage = "refuse",
 ) -> Images:
     """The image set of this name, in memory or, if it is a `StoredSet`, on disk; `names()` lists what there is.
 
     `split` is meant where the name has none. A source with a single split may be named without it. Noise takes its
     image shape from `shape`, or that of `like`, and makes `count` images from `seed`. Sets that come as photographs of
     all sizes are fitted to this shape; all others are what they are, and so is a set that lies in the data folder as
-    sheets.
+    sheets. `damaged="skip"` leaves out pictures of the user's own that cannot be read, which are otherwise refused.
     """
+    if damaged not in get_args(Damage):
+        raise BadValue(f"damaged={damaged!r} is not known: choose 'refuse' or 'skip'")
     key, colon, rest = name.partition(":")
     entry = _entry(name)
     shape = like.shape if shape is None and like is not None else shape
@@ -161,11 +172,14 @@ def open_set(
         if shape is None:
             raise BadValue(f"'{name}' is noise of any size: name images, or give load(..., like=) a set to match")
         return entry.make_noise(count, shape, seed)
-    if entry.read_file is not None:
+    if entry.read_file is not None or entry.read_pictures is not None:
         if not rest:
             raise BadValue(f"'{name}' names no file: write '{key}:PATH'")
-        # Not Path.expanduser, which raises an error of its own for a user that does not exist.
-        return entry.read_file(Path(os.path.expanduser(rest)), shape)
+        path = Path(os.path.expanduser(rest))  # Path.expanduser has an error of its own for an unknown user
+        if entry.read_pictures is not None:
+            return entry.read_pictures(path, shape, damaged)
+        assert entry.read_file is not None
+        return entry.read_file(path, shape)
     wanted = split_of(entry.source, rest if colon else None, split)
     if entry.read_split is not None:
         return entry.read_split(wanted)

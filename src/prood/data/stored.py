@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from prood.data.images import Choosable, ImageSet, Rows, Shape, check_labels, fingerprint
 from prood.errors import BadValue, Mismatch
+
+Damage = Literal["refuse", "skip"]
+"""What becomes of pictures that cannot be read: the set is refused, or they are left out and listed."""
 
 
 class Reader(Protocol):
@@ -22,6 +25,17 @@ class Reader(Protocol):
 
     def fingerprint(self) -> str:
         """16 hex digits that change when the set does, found without reading every image."""
+
+
+@runtime_checkable
+class Decoding(Reader, Protocol):
+    """A reader for which each image is work, and that can do it once and for all."""
+
+    def read_many(self, rows: Sequence[int]) -> Tensor:
+        """These rows, by all cores."""
+
+    def kept(self) -> Reader:
+        """The same images out of a cache, which is made now if need be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +64,12 @@ class StoredSet(Choosable):
         """What the images take in memory."""
         return len(self) * prod(self.shape)
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The pictures that could not be read and were left out, each with the reason."""
+        note = getattr(self.reader, "note", None)
+        return () if note is None else tuple(f"{a}: {b}" for a, b in zip(note.skipped, note.reasons, strict=False))
+
     def select(self, rows: Rows) -> Self:
         """The set of these rows, in this order; a row may come twice."""
         index = self._index(rows)
@@ -63,8 +83,16 @@ class StoredSet(Choosable):
 
     def load(self) -> ImageSet:
         """All images, read into memory."""
-        rows = range(len(self.reader)) if self.rows is None else self.rows.tolist()
-        return ImageSet(self.name, self._read(rows), self.labels, self.classes)
+        reader = self.prepared().reader
+        rows = range(len(reader)) if self.rows is None else self.rows.tolist()
+        images = reader.read_many(rows) if isinstance(reader, Decoding) else replace(self, reader=reader)._read(rows)
+        return ImageSet(self.name, images, self.labels, self.classes)
+
+    def prepared(self) -> Self:
+        """The set as it is read fastest: if half of the reader's pictures are in it, they are decoded into a cache."""
+        if isinstance(self.reader, Decoding) and 2 * len(self) >= len(self.reader):
+            return replace(self, reader=self.reader.kept())
+        return self
 
     def fingerprint(self) -> str:
         """16 hex digits over what the reader says of itself, the rows and the labels."""

@@ -15,7 +15,7 @@ from prood.data import ImageSet
 from prood.errors import Damaged, Mismatch, Unsupported
 from prood.evaluation.asymptotics.far import TRAJECTORIES, Far, far_away
 from prood.evaluation.results import Evaluation
-from prood.evaluation.runs import part_of
+from prood.evaluation.runs import fitting_of, part_of
 from prood.models import Score, load, score_of
 
 FILE = "measured.json"
@@ -101,8 +101,9 @@ def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Me
         return found
     target = processes.device(device)
     model, about = load(run, device=target)
-    inside = data.load(evaluation.inside).numbered_as(about.classes)
-    outside = part_of(evaluation.outside, inside, TRAJECTORIES, evaluation.seed)
+    fitting = fitting_of(about.recipe)
+    inside = data.load(evaluation.inside, **fitting).numbered_as(about.classes)
+    outside = part_of(evaluation.outside, inside, TRAJECTORIES, evaluation.seed, fitting["damaged"])
     robustness = None
     if evaluation.accuracy is not None:
         options: dict[str, Any] = {"attacks": evaluation.attacks, "limit": evaluation.limit, "seed": evaluation.seed}

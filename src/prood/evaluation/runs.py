@@ -10,6 +10,7 @@ from typing import Any
 
 from prood import data, processes
 from prood.data import ImageSet
+from prood.data.stored import Damage
 from prood.errors import BadValue, Mismatch, NotFound, ProodError
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.options import LIMIT, EvaluateOptions
@@ -56,8 +57,10 @@ def evaluate_run(
     limit = planned.get("limit", LIMIT) if options.limit is None else options.limit  # 0 is none
     options = replace(options, limit=limit or None, method=options.method or planned.get("method"), reuse=reuse)
     options = replace(options, device=target, name=run.resolve().name, folder=folder)
-    known = data.load(inside, split="test").numbered_as(about.classes)
-    others = {name: part_of(name, known, options.limit, options.seed) for name in outside}
+    fitting = fitting_of(about.recipe)
+    known = data.load(inside, split="test", **fitting).numbered_as(about.classes)
+    damaged = fitting["damaged"]
+    others = {name: part_of(name, known, options.limit, options.seed, damaged) for name in outside}
     return evaluate(model, inside=known, outside=others, eps=eps, options=options)
 
 
@@ -122,13 +125,19 @@ def parse_radii(text: str) -> list[float]:
     return radii
 
 
-def part_of(name: str, like: ImageSet, limit: int | None, seed: int) -> ImageSet:
+def fitting_of(recipe: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How `load` takes the pictures of a run with this recipe: fitted to a shape or not, damaged ones too."""
+    recipe = recipe or {}
+    return {"shape": tuple(recipe.get("image") or ()) or None, "damaged": recipe.get("damaged", "refuse")}
+
+
+def part_of(name: str, like: ImageSet, limit: int | None, seed: int, damaged: Damage = "refuse") -> ImageSet:
     """A seeded choice of `limit` images, all for None (of noise 1,000). If they stay on disk, only these are read."""
-    found = data.open_set(name, like=like, count=limit or LIMIT, seed=seed, split="test")
+    found = data.open_set(name, like=like, count=limit or LIMIT, seed=seed, split="test", damaged=damaged)
     return (found.subset(limit, seed) if limit else found).load()
 
 
 def counterpart(trained_on: str | None) -> str | None:
     """The test set of cifar10:train, folder:mine/train or npz:mine/train.npz; None where the name does not tell."""
-    name, found = re.subn(r"(?<=[:/])train(?=(\.npz)?$)", "test", trained_on or "")
+    name, found = re.subn(r"(?<=[:/])train(?=(\.npz|\.csv)?$)", "test", trained_on or "")
     return name if found else None

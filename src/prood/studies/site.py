@@ -109,18 +109,21 @@ class Site:
 
     def inside(self) -> data.ImageSet:
         """All images of it."""
-        return data.load(self.inside_name)
+        return self.recipe.data.open(self.inside_name, split="test").load()
 
     def outside(self) -> dict[str, data.ImageSet]:
         """The test out-distributions by name, and of each the images that evaluations take."""
         planned = self.recipe.evaluate
-        return {name: part_of(name, self.inside(), planned.limit, seed=0) for name in planned.outside}
+        damaged = self.recipe.data.damaged
+        return {name: part_of(name, self.inside(), planned.limit, 0, damaged) for name in planned.outside}
 
     @cached_property
     def sets(self) -> dict[str, Any]:
         """The sets of a study that is evaluated together, whole."""
         inside = self.inside()
-        return {"inside": inside, "outside": {name: data.load(name, like=inside) for name in self.study.together}}
+        table = self.recipe.data
+        outside = {name: table.open(name, split=None, like=inside).load() for name in self.study.together}
+        return {"inside": inside, "outside": outside}
 
     def held_back(self) -> tuple[data.ImageSet, data.ImageSet]:
         """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from prood.bounds import Method as Bound
-from prood.data import Augment
+from prood.data import Augment, Images, open_set
+from prood.data.images import Shape
+from prood.data.stored import Damage
 from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
@@ -31,6 +33,23 @@ class DataTable(Options):
     outside: str = required("the training out-distribution, by name as inside; photographs are fitted to its shape")
     limit: int = option(0, "images of each set to use, chosen by a fixed seed; 0 for all")
     held_back: int = option(0, "images of each set that are never trained on, chosen before the limit; 0 for none")
+    image: tuple[int, ...] = option((), "channels, height and width that pictures are fitted to; empty for their own")
+    damaged: Damage = option("refuse", "what becomes of pictures that cannot be read: refuse the set, or skip them")  # noqa: RUF009
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.image and (len(self.image) != 3 or self.image[0] not in (1, 3) or min(self.image) < 1):
+            raise BadValue(f"data.image = {list(self.image)} must be channels (1 or 3), height and width: [3, 64, 64]")
+
+    @property
+    def shape(self) -> Shape | None:
+        """What pictures are fitted to; None for their own."""
+        return (self.image[0], self.image[1], self.image[2]) if self.image else None
+
+    def open(self, name: str, *, split: str | None = "train", like: Images | None = None) -> Images:
+        """A set of this recipe by name: the in-distribution, or with `like` one that is fitted to it."""
+        shape = self.shape if like is None else like.shape
+        return open_set(name, shape=shape, split=split, damaged=self.damaged)
 
 
 @dataclass(frozen=True)
@@ -101,7 +120,8 @@ class Recipe:
     @staticmethod
     def defaults(method: str) -> dict[str, Any]:
         """Of what `resolved` tells, the options that a recipe need not name, with the values that they have then."""
-        return {"augment": asdict(Augment()), "train": asdict(TrainOptions()) | asdict(declared(method)())}
+        data = {"image": (), "damaged": "refuse"}
+        return data | {"augment": asdict(Augment()), "train": asdict(TrainOptions()) | asdict(declared(method)())}
 
     def with_settings(self, method: str, settings: Sequence[str]) -> Recipe:
         """Change values of this method: `["train.epochs=5", "data.outside=npz:mine.npz", "augment.pad=2"]`."""

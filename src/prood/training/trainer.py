@@ -7,7 +7,7 @@ from typing import Any, TypedDict, Unpack
 from rich.console import Console
 from torch import nn
 
-from prood import data, processes
+from prood import processes
 from prood.data import Images, ImageSet
 from prood.errors import BadValue, Diverged
 from prood.methods import Objective
@@ -97,8 +97,8 @@ def held_back(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
     if not recipe.data.held_back:
         raise BadValue(f"recipe {recipe.name!r} holds no images back: say how many with data.held_back, and train")
     count = recipe.data.held_back  # the recipe's limit and seed have no say in which
-    _, inside = data.open_set(recipe.data.inside, split="train").divided(count, seed=0)
-    _, outside = data.open_set(recipe.data.outside, like=inside, split="train").divided(count, seed=0)
+    _, inside = recipe.data.open(recipe.data.inside).divided(count, seed=0)
+    _, outside = recipe.data.open(recipe.data.outside, like=inside).divided(count, seed=0)
     return inside.load(), outside.load()
 
 
@@ -106,13 +106,13 @@ def images_to_choose_by(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
     """Inside and outside, for choices: what the recipe holds back from training, else the splits `validation`."""
     if recipe.data.held_back:
         return held_back(recipe)
-    inside = data.load(f"{recipe.data.inside.removesuffix(':train')}:validation")
-    return inside, data.load(f"{recipe.data.outside.removesuffix(':train')}:validation", like=inside)
+    inside = recipe.data.open(f"{recipe.data.inside.removesuffix(':train')}:validation").load()
+    return inside, recipe.data.open(f"{recipe.data.outside.removesuffix(':train')}:validation", like=inside).load()
 
 
 def training_set(name: str, recipe: Recipe, like: Images | None = None) -> Images:
     """The set to train on, without what is held back, or the part of that which the recipe's limit leaves."""
-    found = data.open_set(name, like=like, split="train")
+    found = recipe.data.open(name, like=like)
     if recipe.data.held_back:
         found, _ = found.divided(recipe.data.held_back, seed=0)
     return found.subset(recipe.data.limit, seed=0) if recipe.data.limit else found

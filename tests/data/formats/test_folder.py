@@ -10,7 +10,7 @@ from PIL import Image
 from prood.data import StoredSet, load, open_set, read_folder
 from prood.data.formats.folder import Names, Tree, find_pictures, listed
 from prood.data.formats.pictures import MIXED, decode, fit
-from prood.errors import Damaged, Mismatch, NotFound, ProodError, Unsupported
+from prood.errors import BadValue, Damaged, Mismatch, NoAccess, NotFound, Unsupported
 
 
 def save(path: Path, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> Path:
@@ -36,19 +36,20 @@ def classes(tmp_path: Path) -> Path:
 def test_subfolders_are_classes(classes: Path) -> None:
     read = open_set(f"folder:{classes}")
     assert isinstance(read, StoredSet)
-    assert list(read.reader.files) == ["cat/z.png", "dog/b.png", "dog/deeper/a.PNG"]
+    files = list(find_pictures(classes))
+    assert files == ["cat/z.png", "dog/b.png", "dog/deeper/a.PNG"]
     assert read.name == f"folder:{classes}"
     assert read.classes == ("cat", "dog", "eel")
     assert read.labels is not None
     assert read.labels.tolist() == [0, 1, 1]
-    expected = [np.array(Image.open(classes / name)) for name in read.reader.files]
+    expected = [np.array(Image.open(classes / name)) for name in files]
     assert torch.equal(read.load().images, torch.from_numpy(np.stack(expected)).permute(0, 3, 1, 2))
 
 
 def test_a_picture_outside_of_them_means_no_labels(classes: Path) -> None:
     save(classes / "extra.bmp")
     read = read_folder(classes)
-    assert list(read.reader.files) == ["cat/z.png", "dog/b.png", "dog/deeper/a.PNG", "extra.bmp"]
+    assert len(read) == 4
     assert read.labels is None
     assert read.classes is None
 
@@ -83,12 +84,11 @@ def test_with_a_shape_pictures_are_fitted_to_it(tmp_path: Path) -> None:
 
 def test_without_one_all_must_have_the_first_ones(tmp_path: Path) -> None:
     save(tmp_path / "a.png")
+    assert read_folder(tmp_path).shape == (3, 5, 6)
     save(tmp_path / "b.png", (5, 6))
-    read = read_folder(tmp_path)
-    assert read.shape == (3, 5, 6)
-    assert read.take([0]).shape == (1, 3, 5, 6)
-    with pytest.raises(Mismatch, match=rf"{tmp_path / 'b.png'}.*--like.*NAME"):
-        read.take([1])
+    with pytest.raises(Mismatch, match=rf"{tmp_path / 'b.png'}.*data\.image.*shape=.*--like"):
+        read_folder(tmp_path).load()
+    assert read_folder(tmp_path, (3, 5, 6)).load().images.shape == (2, 3, 5, 6)
 
 
 def test_a_grey_set_refuses_colour_but_not_the_other_way_round(tmp_path: Path) -> None:
@@ -96,24 +96,105 @@ def test_a_grey_set_refuses_colour_but_not_the_other_way_round(tmp_path: Path) -
     save(tmp_path / "grey/b.png")
     save(tmp_path / "colour/a.png")
     save(tmp_path / "colour/b.png", mode="L")
-    assert read_folder(tmp_path / "grey").shape == (1, 5, 6)
     with pytest.raises(Mismatch, match=r"b\.png"):
         load(f"folder:{tmp_path / 'grey'}")
     assert load(f"folder:{tmp_path / 'colour'}").shape == (3, 5, 6)
 
 
-def test_a_damaged_picture_among_good_ones_is_refused_when_it_is_read(classes: Path) -> None:
+def test_damaged_pictures_are_refused_or_left_out_and_listed(classes: Path) -> None:
+    save(classes / "eel" / "c.png")
+    for number in range(5):
+        (classes / "cat" / f"{number}.jpg").write_bytes(b"no picture")
     bad = classes / "dog" / "b.png"
     bad.write_bytes(bad.read_bytes()[:60])
-    read = read_folder(classes)
-    assert read.take([0, 2]).shape == (2, 3, 5, 6)
-    with pytest.raises(Damaged, match=str(bad)):
-        read.load()
-    bad.unlink()
-    with pytest.raises(ProodError, match=str(bad)):
-        read.take([1])
-    with pytest.raises(ProodError, match=str(bad)):
-        read.fingerprint()
+    for shape in (None, (3, 4, 4)):
+        with pytest.raises(Damaged, match=r"6 of 9 .*cat/0\.jpg .*cat/2\.jpg .*and 3 more.*damaged = \"skip\""):
+            read_folder(classes, shape).load()
+        read = open_set(f"folder:{classes}", shape=shape, damaged="skip")
+        assert isinstance(read, StoredSet)
+        assert read.labels is not None
+        assert (read.labels.tolist(), read.classes) == ([0, 1, 2], ("cat", "dog", "eel"))
+        assert [line.partition(":")[0] for line in read.skipped] == [f"cat/{i}.jpg" for i in range(5)] + ["dog/b.png"]
+        good = ["cat/z.png", "dog/deeper/a.PNG", "eel/c.png"]
+        expected = torch.stack([fit(decode(classes / name), read.shape) for name in good])
+        assert torch.equal(read.load().images, expected)
+    for path in [*(classes / "cat").glob("*.jpg"), bad]:
+        path.unlink()
+    assert read_folder(classes).skipped == ()
+    with pytest.raises(BadValue, match="skip"):
+        open_set(f"folder:{classes}", damaged="remove")
+
+
+def test_if_none_can_be_read_there_is_nothing_to_skip(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    Image.new("RGB", (1, 1)).save(tmp_path / "b.png")
+    for shape in (None, (3, 4, 4)):
+        with pytest.raises(Damaged, match=r"a\.png"):
+            read_folder(tmp_path, shape, "skip").load()
+
+
+def test_modes_and_sizes_of_all_kinds_are_fitted(tmp_path: Path) -> None:
+    kinds = {"L": "png", "P": "png", "RGBA": "png", "LA": "png", "CMYK": "jpg", "1": "tif", "I;16": "tif"}
+    for number, (mode, ending) in enumerate(kinds.items()):
+        path = save(tmp_path / f"{number}.png", (20 + number, 30))
+        image = Image.open(path).convert("L" if mode == "I;16" else mode)
+        path.unlink()
+        if mode == "I;16":
+            image = Image.fromarray(np.asarray(image).astype(np.uint16) * 256)
+        image.save(tmp_path / f"{number}.{ending}")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photo = Image.open(save(tmp_path / "photo.png", (40, 20)))
+    photo.save(tmp_path / "photo.png", exif=exif)
+    for shape in ((3, 16, 16), (1, 16, 12)):
+        read = read_folder(tmp_path, shape).load()
+        assert read.images.shape == (len(kinds) + 1, *shape)
+        assert torch.equal(read.images[-1], fit(photo.transpose(Image.Transpose.ROTATE_270), shape))
+
+
+def test_the_cache_follows_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROOD_DATA", str(tmp_path / "data"))
+    folder, shape = tmp_path / "pictures", (3, 4, 4)
+    for name in "abc":
+        save(folder / f"{name}.bmp", (8, 8))
+    first = read_folder(folder, shape)
+    images, mark = first.load().images, first.fingerprint()
+    assert torch.equal(first.take([1]), images[1:2])
+    stamp = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*.bin")}
+    assert len(stamp) == 1
+    assert torch.equal(read_folder(folder, shape).load().images, images)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").rglob("*.bin")} == stamp
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(folder / "b.bmp")  # a file of the same size
+    second = read_folder(folder, shape)
+    assert torch.equal(second.load().images[1], torch.full(shape, 9, dtype=torch.uint8))
+    assert second.fingerprint() == mark  # which is found without reading the pictures
+    assert open_set(f"folder:{folder}", shape=shape, damaged="skip").fingerprint() != mark  # they are read
+    assert list((tmp_path / "data").rglob("*.bin")) == list(stamp)  # replaced, not kept beside it
+    folder.rename(tmp_path / "moved")
+    assert read_folder(tmp_path / "moved", shape).fingerprint() == second.fingerprint()
+
+
+def test_without_room_for_a_cache_pictures_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").write_text("a file where the data folder should be")
+    monkeypatch.setenv("PROOD_DATA", str(tmp_path / "data"))
+    for name in "ab":
+        save(tmp_path / "pictures" / f"{name}.png", (9, 7))
+    expected = torch.stack([fit(decode(tmp_path / "pictures" / f"{name}.png"), (3, 4, 4)) for name in "ab"])
+    assert torch.equal(read_folder(tmp_path / "pictures", (3, 4, 4)).load().images, expected)
+    with pytest.raises(NoAccess, match="PROOD_DATA"):
+        read_folder(tmp_path / "pictures", (3, 4, 4), "skip")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_closed_picture_is_refused_or_left_out_until_it_is_opened(tmp_path: Path) -> None:
+    for name in "ab":
+        save(tmp_path / f"{name}.png")
+    (tmp_path / "b.png").chmod(0)
+    with pytest.raises(Damaged, match=r"b\.png \(Permission denied\)"):
+        read_folder(tmp_path)
+    assert len(read_folder(tmp_path, damaged="skip")) == 1
+    (tmp_path / "b.png").chmod(0o600)
+    assert len(read_folder(tmp_path, damaged="skip")) == 2
 
 
 def test_a_dangling_link_is_refused_and_a_loop_is_found(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from prood.data.formats.pictures import BILINEAR, MIXED, DamagedPicture, crop, decode, fit, own_shape
 from prood.errors import Damaged, Mismatch, ProodError
@@ -154,12 +154,19 @@ def test_a_transparent_colour_of_16_bits_a_channel_is_black() -> None:
     assert [picture.getpixel((x, 0)) for x in range(2)] == [(0, 0, 0), (250, 1, 156)]
 
 
-def test_orientation_is_ignored_and_damaged_exif_is_no_matter() -> None:
+@pytest.mark.parametrize("number", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_picture_is_turned_as_its_exif_data_say_unless_that_is_ignored(kind: str, number: int) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6
-    turned = encoded(COLOUR, "JPEG", exif=exif)
-    assert own_shape(decode(turned)) == (3, 40, 60)
-    assert torch.equal(fit(decode(turned), (3, 40, 60)), fit(decode(encoded(COLOUR, "JPEG")), (3, 40, 60)))
+    exif[0x0112] = number
+    turned = encoded(COLOUR, kind, exif=exif)
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(turned))).convert("RGB")
+    assert own_shape(decode(turned)) == ((3, 60, 40) if number > 4 else (3, 40, 60))
+    assert torch.equal(pixels(decode(turned)), pixels(expected))
+    assert torch.equal(pixels(decode(turned, upright=False)), pixels(decode(encoded(COLOUR, kind))))
+
+
+def test_damaged_exif_is_no_matter() -> None:
     broken = encoded(COLOUR, "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x1a\x01")
     assert own_shape(decode(broken)) == (3, 40, 60)
 

@@ -4,7 +4,8 @@ What every reader of pictures does alike:
 
 - Only the first frame of an animation counts.
 - A transparent pixel shows black: the colour that a file keeps underneath is arbitrary.
-- The orientation in the EXIF data is ignored, as readers of ImageNet do: it would change published sets.
+- A picture is turned as its EXIF data say, as every viewer does. Public sets are read without that (`upright=False`):
+  readers of ImageNet ignore it, and it would change what is published.
 - 16-bit grey is cut to its upper 8 bits. (Pillow's own conversion would clip it to white.)
 """
 
@@ -28,17 +29,41 @@ MIXED = (_FILTERS.BOX, _FILTERS.BILINEAR, _FILTERS.HAMMING, _FILTERS.BICUBIC, _F
 
 _MODES = {1: "L", 3: "RGB"}
 
+_TURNS: dict[object, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
-class DamagedPicture(Damaged):
+
+class Unreadable(Damaged):
+    """A picture of a set that may be left out of it; `reason` is what the line says without the name."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"cannot read the image {name}: {reason}")
+        self.reason = reason
+
+
+class DamagedPicture(Unreadable):
     """The file can be read, and what it holds is no whole picture."""
 
 
-def decode(source: Path | bytes, name: str = "") -> Image.Image:
+class ClosedPicture(Unreadable):
+    """The file is not there, as behind a dangling link, or this user may not read it."""
+
+
+def decode(source: Path | bytes, name: str = "", *, upright: bool = True) -> Image.Image:
     """A picture in mode L or RGB; `name` is what an error calls it if it comes as bytes."""
     if isinstance(source, Path):
         name = name or str(source)
         try:
             source = source.read_bytes()
+        except (PermissionError, FileNotFoundError) as error:
+            raise ClosedPicture(name, _reason(error)) from error
         except (OSError, ValueError) as error:
             raise Damaged(f"cannot read the image {name}: {_reason(error)}") from error
     try:
@@ -51,10 +76,10 @@ def decode(source: Path | bytes, name: str = "") -> Image.Image:
                 if limit is not None and image.width * image.height > limit:
                     raise Image.DecompressionBombError(f"{image.width}×{image.height} pixels are more than {limit}")
                 image.load()
-                return plain(image)
+                return plain(image, upright=upright)
     # A damaged picture fails in a dozen ways, each decoder in its own.
     except Exception as error:
-        raise DamagedPicture(f"cannot read the image {name}: {_reason(error)}") from error
+        raise DamagedPicture(name, _reason(error)) from error
 
 
 def has_frames(image: Image.Image) -> bool:
@@ -104,8 +129,22 @@ def _tensor(image: Image.Image, shape: Shape, how: Image.Resampling, box: tuple[
     return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
 
 
-def plain(image: Image.Image) -> Image.Image:
-    """8 bits a channel, grey or colour, nothing transparent."""
+def plain(image: Image.Image, *, upright: bool = True) -> Image.Image:
+    """8 bits a channel, grey or colour, nothing transparent, and turned as the EXIF data say."""
+    turn = _TURNS.get(_orientation(image)) if upright else None
+    image = _flat(image)
+    return image if turn is None else image.transpose(turn)
+
+
+def _orientation(image: Image.Image) -> object:
+    try:
+        return image.getexif().get(0x0112)
+    # Odd EXIF data fail in many ways, and are no reason to refuse a picture.
+    except Exception:
+        return None
+
+
+def _flat(image: Image.Image) -> Image.Image:
     transparent = image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
     # Some decoders give 16 bits as mode I.
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):

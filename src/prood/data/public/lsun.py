@@ -44,7 +44,7 @@ class LmdbReader:
             value = entries.get(os.fsencode(name))
         if value is None:
             raise Damaged(f"{self.folder} has lost its entry {name}: {AGAIN}")
-        return fit(decode(value, f"{name} in {self.folder}"), self.shape)
+        return fit(decode(value, f"{name} in {self.folder}", upright=False), self.shape)
 
     def fingerprint(self) -> str:
         """Over the keys and the size of the file."""

@@ -15,6 +15,7 @@ from prood.errors import BadValue, Mismatch, UnknownName, Unsupported
 from prood.evaluation.asymptotics.adversary import FAR, SCHEDULES, Stage, adversarial_directions
 from prood.evaluation.asymptotics.far import CURVE, KINDS, confidence, far_away, mean_confidence, random_directions
 from prood.evaluation.asymptotics.theorem import Theorem, check_theorem, fates, layers_of
+from prood.evaluation.runs import fitting_of
 from prood.models import Discriminator, ProoD, load
 
 
@@ -111,10 +112,10 @@ def study_run(
     if search not in SCHEDULES:
         raise UnknownName(f"unknown search {search!r}: choose one of {', '.join(SCHEDULES)}")
     target = processes.device(device)
-    model, _ = load(path, device=target)
+    model, about = load(path, device=target)
     if guard is not None:
         model = guarded(model, guard)
-    known = None if inside is None else data.load(inside, split="test")
+    known = None if inside is None else data.load(inside, split="test", **fitting_of(about.recipe))
     shape = _shape(model) if known is None else known.shape
     if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
         raise Mismatch(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")

@@ -6,7 +6,7 @@ import { Problem } from "./api.js";
 export async function fitted(blob, [channels, height, width]) {
   let bitmap;
   try {
-    bitmap = await createImageBitmap(blob, { imageOrientation: "none" });
+    bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" });
   } catch {
     throw new Problem("This is not a picture that can be read. Use a PNG, JPEG, WebP, BMP or GIF file.");
   }
