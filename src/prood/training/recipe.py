@@ -22,7 +22,7 @@ from prood.models.sizes import check_size
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
 _RECIPES: Any = resources.files("prood") / "recipes"
-_TABLES = ("data", "augment", "networks", "train", "joint", "evaluate")
+_TABLES = ("data", "augment", "networks", "train", "joint", "evaluate", "guard")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,33 @@ class EvaluateTable(Options):
 
 
 @dataclass(frozen=True)
+class GuardTable(Options):
+    """[guard]: what `prood guard` does with a recipe beside the training."""
+
+    classifier: str | None = option(
+        None, "the classifier to guard: model.onnx, timm:NAME, a run …; without one it is trained"
+    )
+    classes: str | None = option(None, "file with the names of the classifier's classes")
+    weights: str | None = option(None, "file .safetensors for torchvision:NAME and timm:NAME")
+    mean: tuple[float, ...] = option(
+        (), "what the classifier subtracts from each channel, if not what it says itself", low=-1e9
+    )
+    std: tuple[float, ...] = option((), "what it then divides each channel by", above=True)
+    image: tuple[int, ...] = option((), "images that the guarded classifier takes: channels, height, width", low=1)
+    factor: int = option(1, "g averages squares of this side first, and is trained on images averaged down", low=1)
+    accept: float = option(0.95, "share of the in-distribution to accept", high=1, above=True)
+    level: float = option(0.95, "confidence of the calibration", high=1, above=True)
+    provable: str = option("default", "share of the false rejections that g spends, or a point: default, strong")
+    shares: tuple[float, ...] = option(
+        (0.1, 0.15, 0.15), "of inside: held back for choices, for calibration, for the test"
+    )
+    images: int = option(50_000, "images of each folder to use at most, chosen by the seed", low=1)
+    attacked: int = option(20, "test outliers that are attacked; 0 for none")
+    minutes: float = option(10.0, "the whole of it is planned for this time", above=True)
+    seed: int = option(0, "of the parts that the images are divided into", high=2**32 - 1)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One recipe: the tables of its TOML file. `networks` are taken apart, and `train` has a table per method."""
 
@@ -77,6 +104,7 @@ class Recipe:
     own_evaluate: dict[str, dict[str, Any]] = field(default_factory=dict)  # likewise, where it differs from `evaluate`
     shift: float = 0.0  # Δ of the joint model
     evaluate: EvaluateTable = EvaluateTable()
+    guard: GuardTable | None = None  # only of a recipe that `prood guard` or `prood init` wrote
     modules: tuple[str, ...] = ()  # that declare methods of a user's own
     description: str = ""  # the comment at the head of the file
 
@@ -154,7 +182,8 @@ class Recipe:
         networks = {key: of[key] for key in ("classifier", "discriminator")} | of["own_networks"]
         document = {key: of[key] for key in ("modules", "data", "train")}
         document |= {key: of[key] | of[f"own_{key}"] for key in ("augment", "evaluate")}
-        return document | {"networks": networks, "joint": {"shift": self.shift}}
+        guard = {} if of["guard"] is None else {"guard": {k: v for k, v in of["guard"].items() if v is not None}}
+        return document | {"networks": networks, "joint": {"shift": self.shift}} | guard
 
 
 def recipe_names() -> list[str]:
@@ -188,7 +217,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     load_installed()
     only_usual(document)
     only(document, ("modules", *_TABLES), "a recipe")
-    data, augment, networks, train, joint, evaluate = (sub(document, key) for key in _TABLES)
+    data, augment, networks, train, joint, evaluate, guard = (sub(document, key) for key in _TABLES)
     own_augment, own_evaluate = (
         {key: table.pop(key) for key in METHODS if isinstance(table.get(key), dict)} for table in (augment, evaluate)
     )
@@ -197,6 +226,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     only(data, (), "[data]", DataTable)
     only(augment, (), "[augment]", Augment)
     only(evaluate, (), "[evaluate]", EvaluateTable)
+    only(guard, (), "[guard]", GuardTable)
     for method, table in own_augment.items():
         only(table, (), f"[augment.{method}]", Augment)
     for method, table in own_evaluate.items():
@@ -216,6 +246,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         shift=checked(joint.get("shift", 0.0), float, "shift"),
         evaluate=pick(EvaluateTable, evaluate),
         own_evaluate=own_evaluate,
+        guard=pick(GuardTable, guard) if "guard" in document else None,
         modules=checked(document.get("modules", ()), tuple[str, ...], "modules"),
         description=description,
     )
