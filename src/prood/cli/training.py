@@ -69,7 +69,7 @@ class ListsMethods(TyperCommand):
 
 def train(
     method: Annotated[str, Argument(metavar="METHOD", help="What to train; see above.")],
-    run: Annotated[Path, Option(help="Folder for the recipe, the metrics and the model.")],
+    run: Annotated[Path | None, Option(help="Folder for the recipe, the metrics and the model.")] = None,
     recipe: RecipeName = "quickstart",
     discriminator: Annotated[Path | None, Option(help="Joint models: the discriminator's run.")] = None,
     shift: Annotated[float | None, Option(help="Joint models: Δ, added to g. Default: the recipe's.")] = None,
@@ -86,9 +86,15 @@ def train(
         int | None,
         Option(help="Processes that read images which do not fit into memory. Default: by the cores.", min=0),
     ] = None,
+    estimate: Annotated[
+        bool, Option("--estimate", "--dry-run", help="Print the time and the memory it would take, and stop there.")
+    ] = False,
     module: Modules = None,
 ) -> None:
-    """Train a network by a recipe into a run's folder."""
+    """Train a network by a recipe into a run's folder.
+
+    A few steps are measured first, and one line says how long the training takes and how much memory at its peak.
+    """
     from prood import processes, training
     from prood.studies.shift import choice_of_shift
 
@@ -96,11 +102,16 @@ def train(
     settings = [f"train.{key}={value}" for key, value in given.items() if value is not None]
     resolved = training.load_recipe(recipe, module or ()).with_settings(method, [*(set or ()), *settings])
     shift = choice_of_shift(shift, prior)
-    training.train(
-        method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers
-    )
+    parts: dict[str, Any] = {"discriminator": discriminator, "shift": shift, "device": device, "workers": workers}
+    if estimate:
+        line = str(training.estimate(method, resolved, **parts))
+    elif run is None:
+        raise BadValue("a training needs a folder: give --run FOLDER, or --estimate to see what it would take")
+    else:
+        training.train(method, resolved, run, resume=resume, announce=True, console=console(), **parts)
+        line = f"wrote {run}"
     if processes.is_main():
-        print(f"wrote {run}")
+        print(line)
     processes.stop()
 
 
