@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -28,7 +28,7 @@ class Asked:
     inside: str
     outside: str | None = None
     classifier: str | None = None
-    options: WrapOptions = WrapOptions()
+    options: WrapOptions = field(default_factory=WrapOptions)
     classes: str | None = None
     eps: float | None = None
     size: str | None = None
@@ -37,6 +37,7 @@ class Asked:
     provable: str | None = None
     minutes: float | None = None
     seed: int | None = None
+    damaged: str | None = None
 
     def __post_init__(self) -> None:
         if self.eps is not None and not 0 < self.eps <= 1:

@@ -23,8 +23,6 @@ SMALL = "small"
 FEWEST = 200
 """Images inside: with fewer, too few would be left to train on."""
 FEWEST_OUTSIDE = 100
-MOST = {HELD_BACK: 500, CALIBRATION: 2000, TEST: 1000}
-"""More images say little more, and take time and memory at full size."""
 FILE = "parts.json"
 _CHUNK = 512
 _FEW = 64  # that are averaged at once
@@ -64,19 +62,19 @@ def sizes(count: int, table: GuardTable) -> dict[str, int]:
     if len(table.shares) != 3 or sum(table.shares) >= 1:
         raise BadValue(f"shares = {list(table.shares)} must be three shares of the images that leave some to train on")
     shares = dict(zip(least, table.shares, strict=True))
-    found = {part: min(MOST[part], max(least[part], round(shares[part] * count))) for part in least}
+    found = {part: max(least[part], min(table.most, round(shares[part] * count))) for part in least}
     if count < FEWEST or sum(found.values()) > count / 2:
         enough = max(FEWEST, 2 * sum(least.values()))
         raise BadValue(f"{count} images inside are too few to train, calibrate and test with: give {enough} or more")
     return found
 
 
-def sizes_outside(count: int) -> dict[str, int]:
+def sizes_outside(count: int, table: GuardTable) -> dict[str, int]:
     """The same of the outliers, which no threshold is set by."""
     if count < FEWEST_OUTSIDE:
         fault = f"{count} images outside are too few to train and test with"
         raise BadValue(f"{fault}: give {FEWEST_OUTSIDE} or more, or none for made ones")
-    return {HELD_BACK: min(MOST[HELD_BACK], count // 8), TEST: min(MOST[TEST], count // 5)}
+    return {HELD_BACK: min(table.most, count // 8), TEST: min(table.most, count // 5)}
 
 
 def stratified(labels: Tensor | None, count: int, seed: int) -> Tensor:
@@ -109,7 +107,7 @@ def make_parts(folder: Path, inside: Images, outside: Images, table: GuardTable,
     if known is not None:
         return known
     names = _folders(inside, outside)
-    wanted = {"inside": sizes(len(inside), table), "outside": sizes_outside(len(outside))}
+    wanted = {"inside": sizes(len(inside), table), "outside": sizes_outside(len(outside), table)}
     seen: set[bytes] = set()
     counts: dict[str, int] = {}
     damaged: list[str] = []

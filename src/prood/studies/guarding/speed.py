@@ -13,8 +13,8 @@ from prood.methods import Objective
 from prood.models import Discriminator
 from prood.training import Recipe
 from prood.training.batches import Batches
+from prood.training.estimating import Estimate, measure
 from prood.training.networks import make_network
-from prood.training.update import Update
 
 ROWS = 16
 
@@ -25,19 +25,17 @@ def timed(work: Callable[[], Any], device: torch.device, times: int = 2) -> floa
     return min(_once(work, device) for _ in range(times))
 
 
-def step_seconds(recipe: Recipe, method: str, image: Shape, classes: int, device: torch.device) -> float:
-    """Of one step of training."""
+def step(recipe: Recipe, method: str, image: Shape, classes: int, device: torch.device) -> Estimate:
+    """Of the training by this method: the seconds of a step, and the most memory."""
     options, objective = recipe.options(method), recipe.method(method)
     assert isinstance(objective, Objective)
     noise = uniform_noise(2 * options.batch, image, seed=0)
     inside = ImageSet("made", noise.images, torch.arange(len(noise)) % classes)
-    model = make_network(recipe, method, inside, noise).to(device).train()
+    model = make_network(recipe, method, inside, noise).to(device)
     outside = noise if objective.needs_outside else None
     augment = recipe.augment_for(method)
     batches = Batches(inside, outside, options, augment=augment, noise=objective.needs_noise, device=device)
-    update = Update(model, objective, options.make_optimizer(model), options, device)
-    # Late in the schedule, as most of it is.
-    return timed(lambda: update(*batches(0), options.epochs, options.lr), device)
+    return measure(model, objective, batches, options)
 
 
 @torch.no_grad()
