@@ -10,17 +10,21 @@ import torch
 from prood import processes
 from prood.detector import Detector
 from prood.errors import BadValue, Damaged, Mismatch
-from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, open_classifier, save
-from prood.models.wrapped import Wrapped, trial_images
+from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, save
+from prood.models.wrapped import Wrapped, open_beside, trial_images
 from prood.training import Run
 
 
 @dataclass(frozen=True, eq=False)
 class Guarded:
-    """What `wrap` made: the detector as it was loaded from its folder, and a look at its classifier."""
+    """What `wrap` made: the detector as it was loaded from its folder, and a look at its classifier.
+
+    The discriminator looks at averages of `averages`×`averages` pixels.
+    """
 
     detector: Detector
     classifier: Wrapped
+    averages: int = 1
 
 
 def wrap(
@@ -34,12 +38,14 @@ def wrap(
 ) -> Guarded:
     """A classifier (see `prood.models.open_classifier` for its names), guarded, in the folder `run`.
 
-    The folder is loaded again before it counts as written, and must give the same logits.
+    It takes the classifier's images; a discriminator for smaller ones averages them first. The folder is loaded again
+    before it counts as written, and must give the same logits.
     """
     g, about = load(discriminator)
     if not isinstance(g, Discriminator):
         raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
-    f, names = open_classifier(classifier, g.image, options=options)
+    side = g.image[1]
+    f, g, names = open_beside(classifier, g, options=options)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
     chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
     kept = {key: value for key, value in chosen.items() if value is not None}
@@ -56,7 +62,7 @@ def wrap(
     facts: dict[str, Any] = {"eps": about.eps, "inside": about.inside, "data": about.data, "recipe": resolved}
     facts |= {"classes": None if names is None else list(names)}
     save(detector.model, folder.model, **facts)
-    return Guarded(_loaded_again(detector, folder), f)
+    return Guarded(_loaded_again(detector, folder), f, g.image[1] // side)
 
 
 def read_classes(path: Path) -> tuple[str, ...]:

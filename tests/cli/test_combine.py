@@ -24,6 +24,19 @@ def runs(tmp_path_factory):
     return folder
 
 
+def test_a_discriminator_of_smaller_images(prood, runs, tmp_path):
+    f, _ = load(runs / "oe")
+    for side, image in ((14, 28), (20, 28)):
+        save(f, tmp_path / "f.safetensors", image=[1, image, image])
+        save(discriminator("digits", image=(1, side, side)), tmp_path / "g.safetensors", eps=0.02)
+        words = ("--classifier", tmp_path / "f.safetensors", "--discriminator", tmp_path / "g.safetensors")
+        code, _, err = prood("combine", *words, "--shift", 1, "--run", tmp_path / f"run-{side}")
+        assert (code, err.count("\n")) == ((0, 0) if side == 14 else (2, 1))
+    assert "1×20×20 and 1×40×40" in err
+    model, _ = load(tmp_path / "run-14")
+    assert model.discriminator.image == (1, 28, 28)
+
+
 @pytest.mark.slow
 def test_everything_takes_a_fused_model_of_before(prood, runs, tmp_path):
     run = tmp_path / "fused"

@@ -108,6 +108,35 @@ def test_what_is_said_of_the_classifier_is_used(prood, place, tmp_path):
     }
 
 
+def test_the_classifier_gets_all_its_pixels(prood, place, tmp_path):
+    """A discriminator of 14×14 pixels averages those of the classifier, and its certificates are about 28×28."""
+    save(discriminator("digits", image=(1, 14, 14)), tmp_path / "disc" / "model.safetensors", eps=0.1)
+    code, out, _ = prood(*words(place, tmp_path / "run", discriminator=tmp_path / "disc"))
+    assert code == 0
+    assert "images: 1×28×28, of which the discriminator averages 2×2 pixels" in out
+    detector = Detector.load(tmp_path / "run")
+    assert detector.shape == (1, 28, 28)
+    assert detector.discriminator.architecture["size"] == "p2 digits"
+    with np.load(place / "in.npz") as file:
+        images = torch.from_numpy(file["images"])[:, None] / 255
+        right = detector.predict(images).label == file["labels"]
+    assert right.mean() == 0.75  # as the labels were made
+    certificates = tmp_path / "certificates.jsonl"
+    given = ("certify", f"npz:{place}/out.npz", "--model", tmp_path / "run", "--eps", "0.05", "--out", certificates)
+    assert prood(*given, "--limit", 2, "--device", "cpu")[0] == 0
+    assert "2 confirmed" in prood("verify", certificates)[1]
+
+
+def test_images_that_the_discriminator_does_not_fit(prood, place, tmp_path):
+    save(discriminator("digits", image=(1, 20, 20)), tmp_path / "disc" / "model.safetensors", eps=0.1)
+    code, _, err = prood(*words(place, tmp_path / "run", discriminator=tmp_path / "disc"))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "1×20×20 and 1×40×40" in err
+    given = {"discriminator": tmp_path / "disc", "joint-image": "1x40x40"}
+    assert prood(*words(place, tmp_path / "run", **given))[0] == 0
+    assert Detector.load(tmp_path / "run").shape == (1, 40, 40)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),

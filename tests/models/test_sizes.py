@@ -11,7 +11,7 @@ from torch import nn
 from prood.errors import BadValue, Mismatch, UnknownName
 from prood.models import Discriminator, discriminator, fingerprint, load, save
 from prood.models.certified import certified_classifier
-from prood.models.discriminators import fitted
+from prood.models.fitting import fitted
 from prood.models.sizes import CLASSIFIER_SIZES, SIZES, check_size, words_of
 
 
@@ -147,7 +147,7 @@ def test_fitted() -> None:
         (2, 20, 30): "2×16×24 and 2×24×36",
         (2, 24, 24): "2×16×24 and 2×24×36",
         (2, 4, 6): "2×8×12 and 2×16×24",
-        (1, 16, 24): "2×16×24 and 2×24×36",
+        (1, 16, 24): "with 2 channels",
     }.items():
         with pytest.raises(Mismatch, match=fitting) as caught:
             fitted(g, wrong)

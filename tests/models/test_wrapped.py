@@ -15,7 +15,7 @@ from prood.attacks import PGD, Square
 from prood.errors import BadValue, Damaged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.models import ProoD, WrapOptions, discriminator, fingerprint, load, open_classifier, save, score_of, small
 from prood.models.wrapped import Preprocessing, trial_images
-from prood.models.wrapped.opening import _facts
+from prood.models.wrapped.opening import facts_of
 from prood.models.wrapped.programs import Source
 
 IMAGE = (1, 24, 24)
@@ -274,10 +274,10 @@ def test_a_size_that_is_given_is_that_of_the_whole_image(networks):
     """What a package cuts away by default is not cut from an image whose size the user names."""
     own = Preprocessing((3, 28, 28), 32, "bicubic", (0.5,), (0.2,))
     source = Source("prood", networks["run"], networks["run"].architecture, preprocessing=own)
-    assert _facts(source, WrapOptions(), IMAGE).preprocessing == own
-    given = _facts(source, WrapOptions(image=(3, 20, 24), mean=(0.4,)), IMAGE).preprocessing
+    assert facts_of(source, WrapOptions(), IMAGE).preprocessing == own
+    given = facts_of(source, WrapOptions(image=(3, 20, 24), mean=(0.4,)), IMAGE).preprocessing
     assert given == Preprocessing((3, 20, 24), (20, 24), "bicubic", (0.4,), (0.2,))
-    both = _facts(source, WrapOptions(image=(3, 20, 24), resize=30), IMAGE).preprocessing
+    both = facts_of(source, WrapOptions(image=(3, 20, 24), resize=30), IMAGE).preprocessing
     assert both.resize == 30
 
 

@@ -469,7 +469,11 @@ def test_of_mean_and_std_one_may_be_left_out(coloured: Callable[..., Recipe], tm
         ("oe", "networks.classifier.classes=1", r"networks\.classifier\.classes = 1 is too few: npz:.* has 4"),
         ("prood", "networks.classifier.classes=3", r"networks\.classifier\.classes = 3 is too few: npz:.* has 4"),
         ("oe", "networks.oe={name='small', classes=2}", r"networks\.oe\.classes = 2 is too few"),
-        ("prood", "train.lr=1", "the discriminator does not take images of npz:"),
+        (
+            "prood",
+            "train.lr=1",
+            r"a discriminator for images of 1×8×8 cannot serve 3×8×8: it needs images with 1 channel",
+        ),
     ],
 )
 def test_a_network_that_does_not_fit_is_one_line_and_claims_no_folder(

@@ -37,6 +37,9 @@ def wrap(
     interpolation: Annotated[str | None, Option(help="bilinear, bicubic or nearest.")] = None,
     mean: Annotated[str | None, Option(metavar="M,…", help="Subtracted from pixels in [0, 1].")] = None,
     std: Annotated[str | None, Option(metavar="S,…", help="And divided by.")] = None,
+    joint_image: Annotated[
+        str | None, Option(metavar="CxHxW", help="The images the guarded model takes. Default: the classifier's.")
+    ] = None,
     output: Annotated[str | None, Option(help="Which of several outputs: a name or a number.")] = None,
     probabilities: Annotated[
         bool | None, Option("--probabilities/--logits", help="What it returns; else seen from a few images.")
@@ -52,9 +55,10 @@ def wrap(
 ) -> None:
     """Guard any classifier, with its own preprocessing, by a discriminator: the result is used like every run.
 
-    The discriminator's images are the ones that everything is said of; the classifier gets them resized, cut and
-    normalised as it wants. A classifier that is a file is copied into the folder, and checked by its hash when it is
-    loaded. TorchScript files are programs: wrap only those that you trust. See docs/wrap.md.
+    The guarded model takes the classifier's images and resizes, cuts and normalises them as that wants. A discriminator
+    for smaller images gets averages of squares of pixels. ε and certificates are about the images as they come. A
+    classifier that is a file is copied into the folder, and checked by its hash when it is loaded. TorchScript files
+    are programs: wrap only those that you trust. See docs/wrap.md.
     """
     from prood import wrapping
     from prood.models import WrapOptions
@@ -68,6 +72,7 @@ def wrap(
         output=output,
         probabilities=probabilities,
         weights=weights,
+        joint_image=None if joint_image is None else _image(joint_image),
         classes=None if classes is None else wrapping.read_classes(classes),
     )
     accept, level = (tpr if accept is None else accept), (confidence if level is None else level)
@@ -78,6 +83,10 @@ def wrap(
     facts = made.classifier.facts
     kind = "probabilities" if facts.probabilities else "logits"
     print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")
+    averages = (
+        f", of which the discriminator averages {made.averages}×{made.averages} pixels" if made.averages > 1 else ""
+    )
+    print(f"images: {'×'.join(map(str, made.detector.shape))}{averages}")
     print(f"wrote {run}")
     set_threshold(threshold, run, device)
 

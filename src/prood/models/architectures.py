@@ -77,6 +77,7 @@ class Metadata:
     """Facts about a model. The normalisation stands among the architecture's arguments.
 
     An image whose confidence is below `threshold` is rejected; `tpr` of the in-distribution images are not, 0.95 say.
+    `image` is the shape of the images that a classifier was trained on; a discriminator's stands in its architecture.
     `inside` is the name of the in-distribution, one of the keys of `data`; older files state it as the first of them.
     """
 
@@ -89,6 +90,7 @@ class Metadata:
     recipe: dict[str, Any] | None = None
     seed: int | None = None
     inside: str | None = None
+    image: list[int] | None = None
     data: dict[str, str] = field(default_factory=dict)  # name of each set used → fingerprint
     version: str = __version__
     format: int = FORMAT

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from prood import bounds
 from prood.bounds import NegativeLinear, Normalise
 from prood.bounds.registry import Pullback, Slopes
-from prood.errors import BadValue, Mismatch, Unsupported
+from prood.errors import BadValue, Unsupported
 from prood.models.architectures import architecture, spec_of
 from prood.models.sizes import SIZES, Numbers, averaged, layers_of
 
@@ -117,25 +117,6 @@ class Discriminator(nn.Module):
     ) -> Tensor:
         """ḡ(x) ≥ g(u) for every u in [0, 1]^d with ‖u − x‖ ≤ eps; see `prood.bounds.upper_bound`."""
         return bounds.upper_bound(self, images, eps, threshold=threshold, **options)
-
-
-def fitted(discriminator: Discriminator, image: Sequence[int]) -> Discriminator:
-    """The discriminator for images of this shape: itself, or itself behind an average of squares of pixels."""
-    own, wanted = discriminator.image, tuple(image)
-    if own == wanted:
-        return discriminator
-    if factor := factor_of(own, wanted):
-        return discriminator.enlarged(factor)
-    (channels, height, width), below = own, max(1, min(wanted[1] // own[1], wanted[2] // own[2]))
-    fitting = [f"{channels}×{factor * height}×{factor * width}" for factor in (below, below + 1)]
-    fault = f"a discriminator for images of {channels}×{height}×{width} cannot serve {'×'.join(map(str, wanted))}"
-    raise Mismatch(f"{fault}: sizes that fit are its own times a whole number, here {' and '.join(fitting)}")
-
-
-def factor_of(own: Sequence[int], wanted: Sequence[int]) -> int:
-    """The whole number by which images of one shape are larger than those of another; 0 if there is none."""
-    factor = wanted[1] // own[1]
-    return factor if tuple(wanted) == (own[0], factor * own[1], factor * own[2]) else 0
 
 
 def beyond_images(images: Tensor) -> Tensor:

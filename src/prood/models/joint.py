@@ -20,6 +20,7 @@ from prood.models.confidence import (
     score_below,
 )
 from prood.models.discriminators import Discriminator
+from prood.models.fitting import fitted
 
 TINY = torch.finfo(torch.float64).tiny  # under a logarithm, so that exactly equal logits have a finite score
 
@@ -63,7 +64,8 @@ class ProoD(nn.Module):
     """p(y|x) = p_f(y|x)·σ(g(x) + Δ) + (1 − σ(g(x) + Δ))/K for any classifier f that returns logits.
 
     Calling it returns logits again (log(K·p), so that softmax gives p): a drop-in for the classifier. `shift` is the
-    Δ of Eq. 9. The order of the classes is the classifier's; `predict` takes it from there.
+    Δ of Eq. 9. The order of the classes is the classifier's; `predict` takes it from there. Beside a classifier that
+    `open_classifier` opened for larger images, the discriminator is enlarged: it averages them first.
 
     `about` is what the file says that `prood.load` read the model from. It is no part of the weights: `fingerprint`
     does not cover it, and `save` writes only the facts that it is given.
@@ -77,6 +79,8 @@ class ProoD(nn.Module):
             raise BadValue(f"ProoD needs a prood.Discriminator as its second part, not {type(discriminator)}")
         if not abs(shift) <= torch.finfo(torch.float32).max:  # in which it is kept
             raise BadValue(f"the shift must be a finite number, not {shift}")
+        image = getattr(classifier, "opened_for", None)  # of somebody else's, opened by `open_classifier`
+        discriminator = discriminator if image is None else fitted(discriminator, image)
         self.classifier = classifier
         self.discriminator = discriminator
         self.about: Metadata | None = None

@@ -8,6 +8,7 @@ import torch
 from prood.errors import BadValue, Mismatch
 from prood.methods import Method
 from prood.models import Discriminator, Metadata, ProoD, load, save
+from prood.models.fitting import fitted
 from prood.training.networks import answer
 from prood.training.run import Run
 
@@ -15,11 +16,16 @@ from prood.training.run import Run
 def combine(
     classifier: Path | str, discriminator: Path | str, run: Path | str, *, shift: float, resume: bool = False
 ) -> ProoD:
-    """ProoD-S (Algorithm 2): a classifier and a discriminator that were trained apart, as one joint model."""
+    """ProoD-S (Algorithm 2): a classifier and a discriminator that were trained apart, as one joint model.
+
+    It takes the images that the classifier was trained on; a discriminator for smaller ones averages them first.
+    """
     f, about_f = load(classifier)
     if isinstance(f, Discriminator | ProoD):
         raise Mismatch(f"{classifier} holds a {type(f).__name__}: give a plain classifier to combine")
     g, about_g = _discriminator(discriminator)
+    if about_f.image is not None:
+        g = fitted(g, about_f.image)
     model = ProoD(f, g, shift).eval()
     answer(model, torch.full((1, *g.image), 0.5), f"{classifier} does not take the images of {discriminator}")
     parts = {"classifier_run": str(classifier), "discriminator_run": str(discriminator), "shift": shift}

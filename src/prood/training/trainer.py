@@ -13,6 +13,8 @@ from prood.data import Images, ImageSet
 from prood.errors import BadValue, Diverged, Unsupported
 from prood.methods import Method, Objective
 from prood.models import ProoD, load, save
+from prood.models.fitting import fitted
+from prood.models.fitting import fitted
 from prood.training.batches import Batches
 from prood.training.estimating import Estimate, measure
 from prood.training.joint import frozen_discriminator
@@ -85,6 +87,7 @@ def train(
             classes = None if declared.kind == "discriminator" else class_names(made.inside)
             facts = made.facts | {"classes": classes, "inside": made.inside.name}
             facts |= {"eps": getattr(declared, "eps", made.facts.get("eps"))}
+            facts |= {"image": list(made.inside.shape)} if declared.kind == "classifier" else {}
             facts |= {"data": made.used | made.facts.get("data", {}) | made.used}  # its own come first
             if processes.is_main():
                 save(model.eval(), folder.model, recipe=made.resolved, seed=options.seed, **facts)
@@ -140,7 +143,7 @@ def _prepare(
     if frozen is not None:
         shift = recipe.shift if shift is None else shift
         resolved |= {"discriminator_run": str(discriminator), "shift": shift}
-        model = ProoD(model, frozen, shift)
+        model = ProoD(model, fitted(frozen, inside.shape), shift)
     model.to(target)
     augment, noise, workers = recipe.augment_for(method), declared.needs_noise, how.get("workers")
     batches = Batches(inside, outside, options, augment=augment, noise=noise, device=target, workers=workers)

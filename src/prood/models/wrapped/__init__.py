@@ -1,5 +1,6 @@
 """Somebody else's classifier inside a joint model: torchvision, timm, Hugging Face, ONNX, TorchScript, torch.export."""
 
+from prood.models.wrapped.beside import open_beside
 from prood.models.wrapped.module import Facts, Wrapped, wrapped_parts
 from prood.models.wrapped.opening import WrapOptions, open_classifier, trial_images
 from prood.models.wrapped.preprocessing import INTERPOLATIONS, Preprocessing
@@ -10,6 +11,7 @@ __all__ = [
     "Preprocessing",
     "WrapOptions",
     "Wrapped",
+    "open_beside",
     "open_classifier",
     "trial_images",
     "wrapped_parts",

@@ -78,6 +78,7 @@ class Wrapped(nn.Module):
         self.program: Program | None = None  # no module, so what is in it is no part, and is not saved twice
         self.path: Path | None = None
         self.content: bytes | None = None  # of a program that lies in no folder of ours yet
+        self.opened_for: tuple[int, int, int] | None = None  # the joint model's images; of a saved one, g knows them
         self.register_buffer("digest", torch.tensor(list(facts.digest()), dtype=torch.uint8))
         self.register_buffer("mean", torch.tensor(facts.preprocessing.mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(facts.preprocessing.std).view(-1, 1, 1), persistent=False)

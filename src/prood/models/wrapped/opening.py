@@ -24,7 +24,8 @@ from prood.models.wrapped.programs import ENDINGS, Source, content_of, in_one_li
 class WrapOptions:
     """What a user may say of a classifier; None is what it says itself, or what a look at it tells.
 
-    `image`, `resize`, `interpolation`, `mean` and `std` are those of `Preprocessing`. `output` names the logits among
+    `image`, `resize`, `interpolation`, `mean` and `std` are those of `Preprocessing`. `joint_image` is the shape of the
+    images that the joint model takes, if it is not to be the classifier's. `output` names the logits among
     several things that it returns. `probabilities`: it ends in a softmax. `weights` is a .safetensors file for
     torchvision:NAME and timm:NAME. `classes` are the names of its classes.
     """
@@ -38,6 +39,7 @@ class WrapOptions:
     probabilities: bool | None = None
     weights: Path | None = None
     classes: tuple[str, ...] | None = None
+    joint_image: tuple[int, int, int] | None = None
 
 
 def open_classifier(
@@ -49,9 +51,14 @@ def open_classifier(
     A few images are tried: what does not take them, answers NaN or answers otherwise the next time is refused.
     """
     options = options or WrapOptions()
-    source = _found(str(classifier), options)
+    return opened(found_source(str(classifier), options), classifier, image, options)
+
+
+def opened(
+    source: Source, classifier: str | Path, image: Sequence[int], options: WrapOptions
+) -> tuple[Wrapped, tuple[str, ...] | None]:
     shape = (int(image[0]), int(image[1]), int(image[2]))
-    facts = _facts(source, options, shape)
+    facts = facts_of(source, options, shape)
     images = trial_images(shape)
     answer = _raw(_made(facts, source), images)
     count = answer.shape[1]
@@ -65,6 +72,7 @@ def open_classifier(
         raise Mismatch(f"{classifier} has {count} classes, and there are {len(names)} names for them")
     wrapped = _made(replace(facts, classes=count, probabilities=is_softmax), source)
     _try(wrapped, images)
+    wrapped.opened_for = shape
     return wrapped, names
 
 
@@ -75,7 +83,7 @@ def trial_images(shape: tuple[int, int, int]) -> Tensor:
     return torch.cat([noise, ramp, torch.full((1, *shape), 0.5)])
 
 
-def _found(text: str, options: WrapOptions) -> Source:
+def found_source(text: str, options: WrapOptions) -> Source:
     package, colon, name = text.partition(":")
     if colon and package in ("torchvision", "timm", "hf"):
         count = None if options.classes is None else len(options.classes)
@@ -93,7 +101,8 @@ def _found(text: str, options: WrapOptions) -> Source:
     if isinstance(network, Discriminator | ProoD | Wrapped):
         raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
     names = None if about.classes is None else tuple(about.classes)
-    return Source("prood", network=network, model=spec_of(network), names=names)
+    trained = None if about.image is None else Preprocessing((about.image[0], about.image[1], about.image[2]))
+    return Source("prood", network=network, model=spec_of(network), names=names, preprocessing=trained)
 
 
 def _program(path: Path) -> Source:
@@ -106,7 +115,7 @@ def _program(path: Path) -> Source:
     return Source(kind, path=path, content=content, program=program, names=_names_in(program.notes))
 
 
-def _facts(source: Source, options: WrapOptions, shape: tuple[int, int, int]) -> Facts:
+def facts_of(source: Source, options: WrapOptions, shape: tuple[int, int, int]) -> Facts:
     """All but the number of classes, which is known once it has answered."""
     axes = None if source.program is None else source.program.shape
     layout, batch, (channels, height, width) = _declared(axes, shape)

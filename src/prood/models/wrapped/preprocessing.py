@@ -53,6 +53,16 @@ class Preprocessing:
             if not all(abs(value) <= _LARGEST for value in values):  # written so that NaN fails it
                 raise BadValue(f"every {name} is a finite number, not {values}: give the classifier's own")
 
+    @property
+    def uncut(self) -> tuple[int, int]:
+        """Height and width of the images from which the centre is cut without any resizing."""
+        height, width = self.image[1:]
+        size = self.resize or (height, width)
+        if isinstance(size, int):
+            short = min(height, width)
+            size = size * height // short, size * width // short
+        return size if size[0] >= height and size[1] >= width else (height, width)
+
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Preprocessing:
         """From what `spec` made and JSON kept, lists for tuples."""

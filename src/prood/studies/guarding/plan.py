@@ -10,7 +10,8 @@ from prood.attacks import preset
 from prood.data.images import Shape
 from prood.errors import BadValue
 from prood.models import open_classifier
-from prood.models.discriminators import discriminator, fitted
+from prood.models.discriminators import discriminator
+from prood.models.fitting import fitted
 from prood.models.sizes import words_of
 from prood.studies.guarding import speed
 from prood.studies.guarding.asked import Asked, Found, options_of
