@@ -100,6 +100,11 @@ class Asked:
     level: float = 0.95
     provable: str | None = None
 
+    @property
+    def fitted(self) -> bool:
+        """Whether images outside have a say."""
+        return isinstance(self._point(), Price)
+
     def schedule(self, samples: Sequence[Pairs], shift: float) -> Schedule | None:
         """The schedule of `provable`; the samples are of the images that make the gate, half of all."""
         if isinstance(self._point(), Price):

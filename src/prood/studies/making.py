@@ -15,11 +15,14 @@ from prood.detector.files import CALIBRATION_FILE, keep
 from prood.evaluation import Results, evaluate_run
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
+from prood.models.fitting import fitted
 from prood.studies import published, publishing
 from prood.studies.graph import Measure, Node
+from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
 from prood.training import combine, held_back, train
+from prood.wrapping import open_into
 
 SHIFTS = tuple(step / 4 for step in range(25))
 """From 0 to 6, as in the paper. It trains for each and so has whole numbers only; here one pass serves all of them."""
@@ -45,6 +48,8 @@ def make(site: Site, node: Node, seed: int | None) -> None:
     elif not site.has(node.name, seed) and processes.is_main():
         if node.rounded is not None:
             _round(site, node, node.rounded, seed)
+        elif node.opened is not None:
+            open_into(run, node.opened.name, node.opened.image, options=node.opened.options)
         else:
             f, g = (site.place(str(part), seed) for part in (node.classifier, node.discriminator))
             combine(f, g, run, shift=shift_of(site, node, seed), resume=True)
@@ -81,11 +86,21 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
     folder = site.place(node.name, seed)
     model, about = load(folder)
     if about.threshold is None or not (folder / CALIBRATION_FILE).is_file():
-        detector = Detector(model)
-        detector.calibrate(data.load(images))
+        detector, asked = Detector(model, device=processes.device(site.device)), site.study.asked
+        schedule = asked.schedule(_samples(site, detector) if asked.fitted else [], detector.shift)
+        detector.calibrate(data.load(images), accept=asked.accept, level=asked.level, provable=schedule)
         keep(detector, folder, about)
         about = load(folder)[1]
     site.console.print(f"{node.name:<14} accepts {about.tpr:.0%} of {images}: confidence ≥ {about.threshold:.4f}")
+
+
+def _samples(site: Site, detector: Detector) -> list[Pairs]:
+    """What a point of provable verdicts is fitted on: images that no part was trained on, and no threshold is set by."""
+    inside, outside = site.held_back()
+    model = detector.joint()
+    sets = {outside.name: outside}
+    found = pairs_of(model.classifier, model.discriminator, inside, sets, site.eps, device=detector.device)
+    return list(found.values())
 
 
 # The shift
@@ -121,10 +136,12 @@ def choose(site: Site, discriminator: str, seed: int | None) -> None:
     assert by is not None
     if not still_holds(site, discriminator, seed):
         device = processes.device(site.device)
-        inside, outside = held_back(site.recipe)
-        classifier, _ = load(site.place(by, seed), device=device)
+        inside, outside = site.held_back()
+        classifier, about = load(site.place(by, seed), device=device)
+        inside = inside.numbered_as(about.classes)
         certified, _ = load(site.place(discriminator, seed), device=device)
         assert isinstance(certified, Discriminator)
+        certified = fitted(certified, inside.shape)
         baseline, candidates = sweep(classifier, certified, inside, outside, site.eps, SHIFTS, device=device)
         content = {
             "inside": site.name,
@@ -142,7 +159,8 @@ def choose(site: Site, discriminator: str, seed: int | None) -> None:
         if processes.is_main():
             write_text(file, json.dumps(content, indent=1) + "\n")
     public, text = site.public_shift(discriminator), file.read_text(encoding="utf-8") if file.is_file() else ""
-    if processes.is_main() and (seed == 0 or not public.is_file()):  # tables take that of seed 0
+    news = seed == 0 or not public.is_file()  # tables take that of seed 0
+    if processes.is_main() and news and not site.study.private:
         write_text(public, text)
     processes.barrier()
 

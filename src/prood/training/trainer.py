@@ -14,7 +14,6 @@ from prood.errors import BadValue, Diverged, Unsupported
 from prood.methods import Method, Objective
 from prood.models import ProoD, load, save
 from prood.models.fitting import fitted
-from prood.models.fitting import fitted
 from prood.training.batches import Batches
 from prood.training.estimating import Estimate, measure
 from prood.training.joint import frozen_discriminator

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
+import torch
+
 from prood import data
 from prood.data import Images
 from prood.data.formats.pictures import own_shape
@@ -56,7 +58,7 @@ class Found:
     @property
     def count(self) -> int:
         """Classes that the folder inside has."""
-        return 0 if self.inside.labels is None else len(self.inside.labels.unique())
+        return 0 if self.inside.labels is None else len(torch.unique(self.inside.labels))
 
 
 def look(asked: Asked) -> Found:
@@ -98,13 +100,7 @@ def _classifiers(asked: Asked, own: Shape) -> tuple[Shape, tuple[str, ...] | Non
     options = options_of(asked)
     wrapped, classes = open_classifier(asked.classifier, own, options=options)
     wanted = wrapped.facts.preprocessing
-    channels, height, width = wanted.image
-    if isinstance(wanted.resize, int):
-        scale = wanted.resize / min(height, width)
-        height, width = round(scale * height), round(scale * width)
-    elif wanted.resize is not None:
-        height, width = wanted.resize
-    image = channels, height, width
+    image = options.joint_image or (wanted.image[0], *wanted.uncut)
     if image != own:
         open_classifier(asked.classifier, image, options=options)  # or it is refused
     return image, classes
@@ -115,14 +111,15 @@ def _trained_here(own: Shape) -> Shape:
     side = min(own[1:])
     if own[1] == own[2] and side <= LARGEST // 2:
         return own
-    return own[0], *(2 * (LARGEST if side > LARGEST // 2 else LARGEST // 2,))  # type: ignore[return-value]
+    side = LARGEST if side > LARGEST // 2 else LARGEST // 2
+    return own[0], side, side
 
 
 def _check_classes(inside: Images) -> None:
     advice = "put the pictures of each class into a folder of its own, or name a classifier"
     if inside.labels is None:
         raise BadValue(f"{inside.name} has no labels to train a classifier by: {advice}")
-    if len(inside.labels.unique()) < 2:
+    if len(torch.unique(inside.labels)) < 2:
         raise BadValue(f"{inside.name} has one class, and a classifier tells two or more apart: {advice}")
 
 

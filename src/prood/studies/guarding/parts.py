@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +85,7 @@ def stratified(labels: Tensor | None, count: int, seed: int) -> Tensor:
         return order
     place = torch.empty(count, dtype=torch.float64)
     mixed = labels[order]
-    for label in mixed.unique().tolist():
+    for label in torch.unique(mixed).tolist():
         rows = (mixed == label).nonzero()[:, 0]
         place[rows] = (torch.arange(len(rows), dtype=torch.float64) + 0.5) / len(rows)
     return order[torch.argsort(place, stable=True)]
@@ -183,7 +184,7 @@ class _Reading:
             if self.damaged is None:
                 raise
         images, good = [torch.empty((0, *self.images.shape), dtype=torch.uint8)], [rows[:0]]
-        for row in rows.split(1):
+        for row in torch.split(rows, 1):
             try:
                 images.append(self.images.take(row))
                 good.append(row)
@@ -194,7 +195,7 @@ class _Reading:
 
 def _write(file: Path, found: tuple[Tensor, Tensor | None], like: Images) -> None:
     images, labels = found
-    arrays = {"images": images.numpy()}
+    arrays: dict[str, Any] = {"images": images.numpy()}
     if labels is not None:
         arrays["labels"] = labels.numpy()
         arrays |= {} if like.classes is None else {"classes": np.array(like.classes)}
