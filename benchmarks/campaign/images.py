@@ -1,4 +1,4 @@
-"""The campaign's images: sets as arrays, what is held back of them, and made textures."""
+"""The campaign's images: sets as arrays, what is held back of them, and made patterns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from prood.data import ImageSet, generator
+from prood.data import ImageSet, made_outliers
+from prood.data.made import PATTERNS
 from prood.data.noise import smooth_noise, uniform_noise
 
 HELD = 2_000
@@ -21,7 +22,6 @@ HELD_SEED = 0
 WAIT = 240.0  # seconds for a set that is still on its way
 SHAPE = (3, 32, 32)
 NOISE_SEED = 20_261  # of the held-back noise; the test sets' is 0
-_TEXTURES = int.from_bytes(b"made")
 
 
 def unpack(folder: Path) -> None:
@@ -75,7 +75,7 @@ def outliers(folder: Path, natural: float, procedural: float, seed: int) -> Imag
         parts.append(_repeated(images, round(len(base) * natural / rest)))
     if procedural:
         count = round(len(base) * procedural / rest)
-        parts.append(made_textures(count, seed))
+        parts.append(made_outliers(SHAPE, count, seed, PATTERNS).load().images)
     return ImageSet("outliers", torch.cat(parts))
 
 
@@ -97,73 +97,3 @@ def test_sets(folder: Path) -> dict[str, ImageSet]:
     sets["smooth"] = smooth_noise(1000, SHAPE, 0)
     sets["uniform"] = uniform_noise(1000, SHAPE, 0)
     return sets
-
-
-def made_textures(count: int, seed: int) -> Tensor:
-    """Images that no camera took: noise of a random spectrum, gratings and their products, gradients, tiles.
-
-    Gaussian-filtered noise is not among them: it is what one of the test sets consists of.
-    """
-    random = generator(seed, _TEXTURES)
-    made = torch.empty(count, *SHAPE)
-    for start in range(0, count, 2_000):
-        rows = min(2_000, count - start)
-        kinds = torch.stack(
-            [_spectral(rows, random), _gratings(rows, random), _ramps(rows, random), _tiles(rows, random)]
-        )
-        chosen = torch.randint(0, len(kinds), (rows,), generator=random)
-        images = kinds[chosen, torch.arange(rows)]
-        low = images.amin((1, 2, 3), keepdim=True)
-        images = (images - low) / (images.amax((1, 2, 3), keepdim=True) - low).clamp_min(1e-6)
-        contrast = torch.rand(rows, 1, 1, 1, generator=random).clamp_min(0.1)
-        shift = torch.rand(rows, 1, 1, 1, generator=random) * (1 - contrast)
-        made[start : start + rows] = images * contrast + shift
-    return (made * 255).round().to(torch.uint8)
-
-
-def _colours(grey: Tensor, random: torch.Generator) -> Tensor:
-    """One or three planes as a colour image: planes mixed by a random matrix."""
-    mix = torch.randn(len(grey), 3, grey.shape[1], 1, 1, generator=random)
-    return (mix * grey[:, None]).sum(2)
-
-
-def _spectral(rows: int, random: torch.Generator) -> Tensor:
-    """Noise whose amplitudes fall as 1/f^α, α ~ U[0, 3]."""
-    noise = torch.randn(rows, 3, 32, 32, generator=random)
-    down, right = torch.meshgrid(torch.fft.fftfreq(32), torch.fft.rfftfreq(32), indexing="ij")
-    frequency = (down**2 + right**2).sqrt().clamp_min(1 / 32)
-    alpha = 3 * torch.rand(rows, 1, 1, 1, generator=random)
-    return _colours(torch.fft.irfft2(torch.fft.rfft2(noise) * frequency**-alpha, s=(32, 32)), random)
-
-
-def _waves(rows: int, random: torch.Generator) -> Tensor:
-    down, right = torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")
-    period = 2 + 30 * torch.rand(rows, 3, 1, 1, generator=random) ** 2
-    angle = math.pi * torch.rand(rows, 3, 1, 1, generator=random)
-    phase = 2 * math.pi * torch.rand(rows, 3, 1, 1, generator=random)
-    return torch.sin(2 * math.pi / period * (angle.cos() * down + angle.sin() * right) + phase)
-
-
-def _gratings(rows: int, random: torch.Generator) -> Tensor:
-    """Waves, half of them with hard edges."""
-    waves = _waves(rows, random)
-    hard = torch.rand(rows, 1, 1, 1, generator=random) < 0.5
-    return _colours(torch.where(hard, waves.sign(), waves), random)
-
-
-def _ramps(rows: int, random: torch.Generator) -> Tensor:
-    """Gradients in a random direction with a little noise."""
-    down, right = torch.meshgrid(torch.linspace(-1, 1, 32), torch.linspace(-1, 1, 32), indexing="ij")
-    slopes = torch.randn(rows, 3, 2, 1, 1, generator=random)
-    noise = torch.randn(rows, 3, 32, 32, generator=random) * 0.3 * torch.rand(rows, 1, 1, 1, generator=random) ** 2
-    return _colours(slopes[:, :, 0] * down + slopes[:, :, 1] * right + noise, random)
-
-
-def _tiles(rows: int, random: torch.Generator) -> Tensor:
-    """Squares of 2 to 16 pixels, each of one colour."""
-    made = torch.empty(rows, 3, 32, 32)
-    for part in torch.arange(rows).chunk(4):
-        side = int(2 ** torch.randint(1, 5, (), generator=random))
-        few = torch.rand(len(part), 3, 32 // side, 32 // side, generator=random)
-        made[part] = few.repeat_interleave(side, 2).repeat_interleave(side, 3)
-    return made

@@ -447,10 +447,10 @@ def test_an_unreachable_host_is_named_at_once(folder: Path, monkeypatch: pytest.
 
 def test_sets_that_need_no_fetching_say_why(folder: Path) -> None:
     source("inside", description="", splits=("train", "test"))(lambda _: None)
-    noise_source("made", description="")(lambda *_: None)
+    noise_source("fog", description="")(lambda *_: None)
     file_source("own", description="")(lambda *_: None)
     assert get("inside:test") == "inside: nothing to fetch (inside a package)\n"
-    assert get("made") == "made: nothing to fetch (generated)\n"
+    assert get("fog") == "fog: nothing to fetch (generated)\n"
     assert get("own:x") == "own: nothing to fetch (your own files)\n"
     with pytest.raises(UnknownName, match="'nosuch'"):
         get("nosuch")

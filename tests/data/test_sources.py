@@ -33,6 +33,7 @@ def test_names_lists_every_source_with_splits_and_a_description() -> None:
         "faces": ("test",),
         "folder": ("PATH",),
         "left-out": ("test",),
+        "made": (),
         "materials": ("test",),
         "mosaic": ("PATH",),
         "npz": ("PATH",),

@@ -6,6 +6,7 @@ from prood.data.formats.arrays import read_npz
 from prood.data.formats.folder import read_folder
 from prood.data.formats.mosaic import read_mosaic
 from prood.data.images import ImageSet
+from prood.data.made import made_outliers
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator
 from prood.data.pipeline import Ahead, Stream, stream
@@ -27,6 +28,7 @@ __all__ = [
     "find",
     "generator",
     "load",
+    "made_outliers",
     "names",
     "noise_source",
     "open_set",

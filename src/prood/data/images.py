@@ -1,7 +1,7 @@
 """Sets of images, and perhaps of labels: in memory as bytes or, where there are too many or too big, on disk."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from prood.data.order import generator
+from prood.data.parts import part_rows
 from prood.errors import BadValue, Mismatch
 
 Rows = Tensor | Sequence[int]
@@ -26,6 +27,17 @@ class Choosable:
 
     def select(self, rows: Rows) -> Self:
         raise NotImplementedError
+
+    def take(self, rows: Rows) -> Tensor:
+        raise NotImplementedError
+
+    def prepared(self) -> Self:
+        """The set as it is read fastest."""
+        return self
+
+    def marks(self) -> list[bytes]:
+        """A hash of each image's pixels: equal images have equal ones."""
+        return [hashlib.sha256(self.take([row]).cpu().numpy().data).digest() for row in range(len(self))]
 
     def subset(self, count: int, seed: int) -> Self:
         """A seeded choice of `count` images without replacement, or the whole set in order if it has no more.
@@ -50,6 +62,25 @@ class Choosable:
         left = torch.ones(have, dtype=torch.bool)
         left[held] = False
         return self.select(left.nonzero()[:, 0]), replace(self.select(held), name=f"{self.name} (held back)")
+
+    def parted(self, shares: Mapping[str, float], seed: int) -> dict[str, Self]:
+        """The set in parts, such as `{"training": 0.7, "calibration": 0.15, "test": 0.15}`, by a seeded choice.
+
+        Each part has its share of each class where there are labels, and keeps the set's order. Images whose pixels are
+        equal are all in the same part. For this all images are read once.
+        """
+        if not shares or min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 1e-6:
+            raise BadValue(f"the shares {dict(shares)} must be above 0 and add up to 1")
+        images = self.prepared()
+        random = torch.randperm(len(images), generator=generator(seed, int.from_bytes(b"parts"))).tolist()
+        labels: Tensor | None = getattr(images, "labels", None)
+        numbers = None if labels is None else labels.tolist()
+        rows = part_rows(images.marks(), numbers, tuple(shares.values()), random)
+        parts = dict(zip(shares, rows, strict=True))
+        if empty := [name for name, own in parts.items() if not own]:
+            fault = f"has {len(self)} images, too few for {len(shares)} parts: {' and '.join(empty)} would be empty"
+            raise _wrong(self.name, f"{fault}; take more images, or fewer parts")
+        return {part: replace(images.select(own), name=f"{self.name} ({part})") for part, own in parts.items()}
 
     def _index(self, rows: Rows, device: torch.device | None = None) -> Tensor:
         index = torch.as_tensor(rows, device=device)

@@ -29,7 +29,8 @@ ReadPublic = Callable[[Path, str, Shape | None], Images]
 ReadFile = Callable[[Path, Shape | None], Images]
 ReadPictures = Callable[[Path, Shape | None, Damage], Images]
 MakeNoise = Callable[[int, Shape, int], ImageSet]
-F = TypeVar("F", ReadSplit, ReadPublic, ReadFile, ReadPictures, MakeNoise)
+MakeLike = Callable[[int, Images | Shape, int], Images]
+F = TypeVar("F", ReadSplit, ReadPublic, ReadFile, ReadPictures, MakeNoise, MakeLike)
 
 
 class Source(NamedTuple):
@@ -50,6 +51,7 @@ class _Entry:
     read_file: ReadFile | None = None
     read_pictures: ReadPictures | None = None
     make_noise: MakeNoise | None = None
+    make_like: MakeLike | None = None
 
 
 _REGISTRY: dict[str, _Entry] = {}
@@ -108,6 +110,11 @@ def noise_source(name: str, *, description: str) -> Callable[[MakeNoise], MakeNo
     return _registering(lambda function: _Entry(Source(name, (), description), make_noise=function))
 
 
+def like_source(name: str, *, description: str) -> Callable[[MakeLike], MakeLike]:
+    """Register a function of (count, the images to match or their shape, seed)."""
+    return _registering(lambda function: _Entry(Source(name, (), description), make_like=function))
+
+
 # Here and not beside the reader, as sets in the data folder are read with it, too.
 file_source("mosaic", description="your own: FOLDER/SPLIT for 32×32 tiles in FOLDER/SPLIT-00.webp, SPLIT-01.webp …")(
     mosaic.read_mosaic
@@ -157,7 +164,8 @@ def open_set(
     """The image set of this name, in memory or, if it is a `StoredSet`, on disk; `names()` lists what there is.
 
     `split` is meant where the name has none. A source with a single split may be named without it. Noise takes its
-    image shape from `shape`, or that of `like`, and makes `count` images from `seed`. Sets that come as photographs of
+    image shape from `shape`, or that of `like`, and makes `count` images from `seed`, or as many as the name says:
+    `smooth:5000`. Sets that come as photographs of
     all sizes are fitted to this shape; all others are what they are, and so is a set that lies in the data folder as
     sheets. `damaged="skip"` leaves out pictures of the user's own that cannot be read, which are otherwise refused.
     """
@@ -166,12 +174,16 @@ def open_set(
     key, colon, rest = name.partition(":")
     entry = _entry(name)
     shape = like.shape if shape is None and like is not None else shape
-    if entry.make_noise is not None:
-        if colon:
-            raise UnknownName(f"'{key}' has no splits: write '{key}' instead of '{name}'")
+    if entry.make_noise is not None or entry.make_like is not None:
+        if colon and not re.fullmatch("[0-9]{1,9}", rest):
+            raise UnknownName(f"'{key}' has no splits: write '{key}' or '{key}:COUNT' instead of '{name}'")
         if shape is None:
-            raise BadValue(f"'{name}' is noise of any size: name images, or give load(..., like=) a set to match")
-        return entry.make_noise(count, shape, seed)
+            raise BadValue(f"'{name}' is made to any size: name images, or give load(..., like=) a set to match")
+        count = int(rest) if colon else count
+        if entry.make_noise is not None:
+            return entry.make_noise(count, shape, seed)
+        assert entry.make_like is not None
+        return entry.make_like(count, shape if like is None else like, seed)
     if entry.read_file is not None or entry.read_pictures is not None:
         if not rest:
             raise BadValue(f"'{name}' names no file: write '{key}:PATH'")

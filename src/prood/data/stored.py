@@ -34,8 +34,8 @@ class Decoding(Reader, Protocol):
     def read_many(self, rows: Sequence[int]) -> Tensor:
         """These rows, by all cores."""
 
-    def kept(self) -> Reader:
-        """The same images out of a cache, which is made now if need be."""
+    def kept(self, *, make: bool) -> Reader:
+        """The same images out of a cache, which is made now if there is none; else itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +89,9 @@ class StoredSet(Choosable):
         return ImageSet(self.name, images, self.labels, self.classes)
 
     def prepared(self) -> Self:
-        """The set as it is read fastest: if half of the reader's pictures are in it, they are decoded into a cache."""
-        if isinstance(self.reader, Decoding) and 2 * len(self) >= len(self.reader):
-            return replace(self, reader=self.reader.kept())
+        """The set as it is read fastest: out of a cache, which is made if half of the reader's pictures are in it."""
+        if isinstance(self.reader, Decoding):
+            return replace(self, reader=self.reader.kept(make=2 * len(self) >= len(self.reader)))
         return self
 
     def fingerprint(self) -> str:

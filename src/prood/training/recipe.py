@@ -48,8 +48,8 @@ class DataTable(Options):
 
     def open(self, name: str, *, split: str | None = "train", like: Images | None = None) -> Images:
         """A set of this recipe by name: the in-distribution, or with `like` one that is fitted to it."""
-        shape = self.shape if like is None else like.shape
-        return open_set(name, shape=shape, split=split, damaged=self.damaged)
+        shape = self.shape if like is None else None
+        return open_set(name, like=like, shape=shape, split=split, damaged=self.damaged)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from prood.atomic import locked
+from prood.data import parallel
 from prood.data.formats import cache
 from prood.data.formats.cache import cached, open_cache
 from prood.data.formats.folder import Tree, find_pictures
@@ -80,7 +81,7 @@ def test_the_bytes_do_not_depend_on_workers_or_chunks(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, chunk: int
 ) -> None:
     monkeypatch.setattr(cache, "_CHUNK", chunk)
-    monkeypatch.setattr(cache, "cores", lambda: workers)
+    monkeypatch.setattr(parallel, "cores", lambda: workers)
     made = cached(tree(root), tmp_path / "a.bin", "mine")
     assert torch.equal(made.load().images, images(root, list(range(10))))
 
@@ -124,7 +125,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_CHUNK", 3)
-    monkeypatch.setattr(cache, "cores", lambda: 1)
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
     (root / "1.png").write_bytes(b"no picture")
     file = tmp_path / "a.bin"
     with pytest.raises(KeyboardInterrupt):
@@ -146,7 +147,7 @@ def test_what_cannot_go_on_starts_again(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     monkeypatch.setattr(cache, "_CHUNK", 3)
-    monkeypatch.setattr(cache, "cores", lambda: 1)
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
     file, part, note = (tmp_path / name for name in ("a.bin", "a.bin.part", "a.bin.part.json"))
     with pytest.raises(KeyboardInterrupt):
         cached(Counting(root, fail=7), file, "mine")
@@ -209,6 +210,7 @@ PROGRAM = """
 import sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
+
 from prood.data.formats import cache
 from prood.data.formats.folder import Tree, find_pictures
 from prood.data.formats.pictures import MIXED

@@ -3,17 +3,12 @@
 Beside `NAME.bin` lies `NAME.json`, which says what it was made from and names the pictures that were left out because
 they are damaged. While it is made, both are called `….part`; a build that was interrupted goes on where it stopped.
 One process builds and others wait: under a lock that the system releases with the process.
-
-The pictures are read in threads, one for each core: Pillow decodes and resizes outside of Python's lock. (On two cores,
-pictures of 1024×768 took 8.6 ms each with one thread, 3.7 with two, and 4.3 with two processes.)
 """
 
 import hashlib
 import json
 import os
 import shutil
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
@@ -24,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from prood.atomic import locked, write_text
@@ -32,6 +26,7 @@ from prood.data.catalog import FOLDER_VARIABLE
 from prood.data.formats import reading
 from prood.data.formats.pictures import Unreadable
 from prood.data.images import Shape, fingerprint
+from prood.data.parallel import by_all_cores
 from prood.data.stored import StoredSet
 from prood.errors import Damaged, Mismatch, NoAccess
 
@@ -192,19 +187,14 @@ class _Build:
             raise NoAccess(f"{self.file} takes {size}: make room, or set {FOLDER_VARIABLE} to a folder elsewhere")
         with (
             part.open("r+b" if note.count else "wb") as out,
-            ThreadPoolExecutor(cores()) as pool,
-            # `decode` changes the filters of warnings, and threads that do so at once leave them changed.
-            warnings.catch_warnings(),
-            progress_bar(self.name) as progress,
+            by_all_cores(self._read, self.name, len(pictures), note.done) as read,
         ):
-            task = progress.add_task("", total=len(pictures), completed=note.done)
             out.truncate(note.count * each)
             out.seek(0, os.SEEK_END)
             while note.done < len(pictures):
                 rows = range(note.done, min(note.done + _CHUNK, len(pictures)))
                 digest = hashlib.sha256(note.content.encode())
-                for row, image in zip(rows, pool.map(self._read, rows), strict=True):
-                    progress.advance(task)
+                for row, image in zip(rows, read(rows), strict=True):
                     if isinstance(image, Unreadable):
                         note.skipped.append(pictures.title(row))
                         note.rows.append(row)
@@ -226,16 +216,6 @@ class _Build:
         # Only these: where a disk is gone, all pictures would be left out without a word.
         except self.pictures.left_out as error:
             return error
-
-
-def progress_bar(name: str) -> Progress:
-    console = Console(stderr=True)
-    columns = (TextColumn(f"reading {name}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read_note(path: Path) -> _Note | None:

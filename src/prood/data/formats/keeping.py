@@ -2,9 +2,7 @@
 
 import hashlib
 import re
-import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -14,9 +12,10 @@ import torch
 from torch import Tensor
 
 from prood.data.catalog import data_folder
-from prood.data.formats.cache import CacheReader, Pictures, cached, cores, progress_bar
+from prood.data.formats.cache import CacheReader, Pictures, cached, open_cache
 from prood.data.formats.pictures import Unreadable
 from prood.data.images import Shape
+from prood.data.parallel import by_all_cores
 from prood.data.stored import Damage, Reader, StoredSet
 from prood.errors import Damaged, NoAccess
 
@@ -68,11 +67,8 @@ class Own:
             except Unreadable as error:
                 return error
 
-        # `decode` changes the filters of warnings, and threads that do so at once leave them changed.
-        with ThreadPoolExecutor(cores()) as pool, warnings.catch_warnings(), progress_bar(self.name) as bar:
-            task = bar.add_task("", total=len(rows))
-            for place, (row, image) in enumerate(zip(rows, pool.map(read, rows), strict=True)):
-                bar.advance(task)
+        with by_all_cores(read, self.name, len(rows)) as ordered:
+            for place, (row, image) in enumerate(zip(rows, ordered(rows), strict=True)):
                 if isinstance(image, Tensor):
                     images[place] = image
                 else:
@@ -81,9 +77,11 @@ class Own:
             raise self._refused(faults, len(rows))
         return images
 
-    def kept(self) -> Reader:
-        """The same images out of their cache, which is made now if need be; itself where there is no room for one."""
+    def kept(self, *, make: bool) -> Reader:
+        """The same images out of their cache; itself where there is none, and none is to be made or has room."""
         if len(self) * prod(self.shape) > LARGEST:
+            return self
+        if not make and open_cache(self._file, self.name, self.shape, self.pictures.origin()) is None:
             return self
         try:
             reader = self._cached(tell=False)
@@ -100,13 +98,16 @@ class Own:
             raise NoAccess(f"{self.name} takes {size}, too much to look at all of it: give a smaller shape")
         return self._cached(tell=True)
 
-    def _cached(self, tell: bool) -> CacheReader:
-        """From the data folder."""
+    @property
+    def _file(self) -> Path:
+        """The cache, in the data folder."""
         text = f"{self.place}\n{self.name.partition(':')[0]}\n{self.shape}\n{self.treatment}"
         key = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
         label = re.sub(r"[^\w.-]", "-", Path(self.place).name)[:40] or "pictures"
-        file = data_folder() / "fitted" / f"{label}-{self.shape[1]}x{self.shape[2]}-{key}.bin"
-        reader = cached(self.pictures, file, self.name, tell=tell).reader
+        return data_folder() / "fitted" / f"{label}-{self.shape[1]}x{self.shape[2]}-{key}.bin"
+
+    def _cached(self, tell: bool) -> CacheReader:
+        reader = cached(self.pictures, self._file, self.name, tell=tell).reader
         assert isinstance(reader, CacheReader)
         return reader
 
