@@ -85,7 +85,6 @@ class GuardTable(Options):
     )
     most: int = option(1000, "images at most of each part but the one that is trained on", low=1)
     images: int = option(50_000, "images of each folder to use at most, chosen by the seed", low=1)
-    damaged: str = option("refuse", "what becomes of pictures that cannot be read: refuse, or skip them")
     attacked: int = option(20, "test outliers that are attacked; 0 for none")
     minutes: float = option(10.0, "the whole of it is planned for this time", above=True)
     seed: int = option(0, "of the parts that the images are divided into", high=2**32 - 1)

@@ -1,6 +1,5 @@
-"""The images of a guard: each folder divided into parts that serve one purpose each, as files of the run."""
+"""The images of a guard: each set divided into parts that serve one purpose each, as files of the run."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prood.atomic import replacing, write_text
-from prood.data import Images, generator
+from prood.data import Images, made_outliers
 from prood.errors import BadValue, Damaged
 from prood.models.confidence import needed
 from prood.training.recipe import GuardTable
@@ -21,12 +20,13 @@ from prood.training.recipe import GuardTable
 TRAIN, HELD_BACK, CALIBRATION, TEST = "train", "held-back", "calibration", "test"
 SMALL = "small"
 """The training images as g sees them: averaged down."""
-FEWEST = 200
-"""Images inside: with fewer, too few would be left to train on."""
-FEWEST_OUTSIDE = 100
+FEWEST, FEWEST_OUTSIDE = 200, 100
+MADE = {TRAIN: 4000, HELD_BACK: 250, TEST: 500}
+"""Outliers that are made where none are given; those of the test from images that g was not trained on."""
 FILE = "parts.json"
-_CHUNK = 512
-_FEW = 64  # that are averaged at once
+_FEW = 256  # images that are averaged at once
+
+Sides = dict[str, dict[str, Images]]
 
 
 @dataclass(frozen=True)
@@ -37,98 +37,74 @@ class Parts:
     counts: Mapping[str, int]
     inside: str  # the names of the folders in which the parts lie
     outside: str
-    dropped: int = 0  # images that another part has, too
-    damaged: int = 0
+    shared: int = 0  # images outside that are inside, too, and were left out
 
     def name(self, side: str, part: str) -> str:
         """The image set of this part, as `prood.data.load` knows it."""
         return f"npz:{self.folder / getattr(self, side) / part}.npz"
 
-    def count(self, side: str, part: str) -> int:
-        return self.counts.get(f"{side}/{part}", 0)
-
     def __str__(self) -> str:
         def told(side: str) -> str:
-            named = {part: self.count(side, part) for part in (TRAIN, HELD_BACK, CALIBRATION, TEST)}
+            named = {part: self.counts.get(f"{side}/{part}", 0) for part in (TRAIN, HELD_BACK, CALIBRATION, TEST)}
             return ", ".join(f"{count:,} {part}" for part, count in named.items() if count)
 
-        dropped = f"; {self.dropped:,} duplicates left out" if self.dropped else ""
-        damaged = f"; {self.damaged:,} damaged pictures left out" if self.damaged else ""
-        return f"{self.inside}: {told('inside')}; {self.outside}: {told('outside')}{dropped}{damaged}"
+        shared = f" ({self.shared:,} that are {self.inside}, too, left out)" if self.shared else ""
+        return f"{self.inside}: {told('inside')}; {self.outside}: {told('outside')}{shared}"
 
 
 def sizes(count: int, table: GuardTable) -> dict[str, int]:
     """How many of so many images inside go into each part; what is left is trained on."""
     least = {HELD_BACK: 20, CALIBRATION: needed(table.accept, table.level), TEST: 40}
-    if len(table.shares) != 3 or sum(table.shares) >= 1:
+    if len(table.shares) != 3 or not sum(table.shares) < 1:
         raise BadValue(f"shares = {list(table.shares)} must be three shares of the images that leave some to train on")
     shares = dict(zip(least, table.shares, strict=True))
     found = {part: max(least[part], min(table.most, round(shares[part] * count))) for part in least}
-    if count < FEWEST or sum(found.values()) > count / 2:
-        enough = max(FEWEST, 2 * sum(least.values()))
-        raise BadValue(f"{count} images inside are too few to train, calibrate and test with: give {enough} or more")
-    return found
+    enough = max(FEWEST, 2 * sum(least.values()))
+    if count < enough:
+        fault = f"{count} images inside are too few to train, calibrate and test with"
+        raise BadValue(f"{fault}: give {enough} or more")
+    return {TRAIN: count - sum(found.values())} | found
 
 
 def sizes_outside(count: int, table: GuardTable) -> dict[str, int]:
     """The same of the outliers, which no threshold is set by."""
     if count < FEWEST_OUTSIDE:
         fault = f"{count} images outside are too few to train and test with"
-        raise BadValue(f"{fault}: give {FEWEST_OUTSIDE} or more, or none for made ones")
-    return {HELD_BACK: min(table.most, count // 8), TEST: min(table.most, count // 5)}
+        raise BadValue(f"{fault}: give {FEWEST_OUTSIDE} or more, or leave out --outside and they are made")
+    held, test = min(table.most, count // 8), min(table.most, count // 5)
+    return {TRAIN: count - held - test, HELD_BACK: held, TEST: test}
 
 
-def stratified(labels: Tensor | None, count: int, seed: int) -> Tensor:
-    """The rows in a random order every beginning of which has the classes in their shares, up to one image each."""
-    order = torch.randperm(count, generator=generator(seed, int.from_bytes(b"parts")))
-    if labels is None:
-        return order
-    place = torch.empty(count, dtype=torch.float64)
-    mixed = labels[order]
-    for label in torch.unique(mixed).tolist():
-        rows = (mixed == label).nonzero()[:, 0]
-        place[rows] = (torch.arange(len(rows), dtype=torch.float64) + 0.5) / len(rows)
-    return order[torch.argsort(place, stable=True)]
-
-
-def divided(images: Images, counts: Mapping[str, int], seed: int) -> dict[str, Tensor]:
-    """The rows of each part, those for training last and in the set's order."""
-    order, found, start = stratified(images.labels, len(images), seed), {}, 0
-    for part, count in counts.items():
-        found[part], start = order[start : start + count], start + count
-    return found | {TRAIN: order[start:].sort().values}
-
-
-def make_parts(folder: Path, inside: Images, outside: Images, table: GuardTable, *, skip: bool) -> Parts:
-    """Write the parts of both sets, unless they are there; an image that two parts share stays in one.
-
-    Damaged pictures are refused, or left out with `skip`.
-    """
+def make_parts(folder: Path, inside: Images, outside: Images | None, table: GuardTable) -> Parts:
+    """Write the parts of both sets, unless they are there. Equal images never come into two of them."""
     known = read_parts(folder)
     if known is not None:
         return known
+    chosen = inside.subset(table.images, table.seed).prepared()
+    sides = {"inside": _parted(chosen, sizes(len(chosen), table), table.seed)}
+    shared = 0
+    if outside is None:
+        sides["outside"] = {
+            part: made_outliers(sides["inside"][part], count, table.seed + place)
+            for place, (part, count) in enumerate(MADE.items())
+        }
+    else:
+        others = outside.subset(table.images, table.seed).prepared()
+        known_marks = set(chosen.marks())
+        rows = [row for row, mark in enumerate(others.marks()) if mark not in known_marks]
+        shared = len(others) - len(rows)
+        sides_outside = sizes_outside(len(rows), table)
+        sides["outside"] = _parted(others.select(rows), sides_outside, table.seed)
     names = _folders(inside, outside)
-    wanted = {"inside": sizes(len(inside), table), "outside": sizes_outside(len(outside), table)}
-    seen: set[bytes] = set()
-    counts: dict[str, int] = {}
-    damaged: list[str] = []
-    dropped = 0
-    for side, images in {"inside": inside, "outside": outside}.items():
-        target = folder / names[side]
-        for part, rows in divided(images, wanted[side], table.seed).items():
-            read = _Reading(images, rows, seen, damaged if skip else None)
-            if part == TRAIN and table.classifier is None and table.factor > 1:
-                whole = read.all(1)  # f is trained on what it takes, and g on what is left of it
-                _write(target / f"{TRAIN}.npz", whole, images)
-                _write(target / f"{SMALL}.npz", (averaged(whole[0], table.factor), whole[1]), images)
-            elif part == TRAIN and table.factor > 1:
-                _write(target / f"{SMALL}.npz", read.all(table.factor), images)
-            else:
-                _write(target / f"{part}.npz", read.all(1), images)
-            counts[f"{side}/{part}"], dropped = read.kept, dropped + read.dropped
-    found = {"counts": counts, **names, "dropped": dropped, "damaged": damaged}
-    write_text(folder / FILE, json.dumps(found, indent=1) + "\n")
-    return Parts(folder, counts, names["inside"], names["outside"], dropped, len(damaged))
+    for side, parts in sides.items():
+        for part, images in parts.items():
+            if part != TRAIN or table.factor == 1 or table.classifier is None:
+                _write(folder / names[side] / f"{part}.npz", images, 1)
+            if part == TRAIN and table.factor > 1:
+                _write(folder / names[side] / f"{SMALL}.npz", images, table.factor)
+    counts = {f"{side}/{part}": len(images) for side, parts in sides.items() for part, images in parts.items()}
+    write_text(folder / FILE, json.dumps({"counts": counts, **names, "shared": shared}, indent=1) + "\n")
+    return Parts(folder, counts, names["inside"], names["outside"], shared)
 
 
 def read_parts(folder: Path) -> Parts | None:
@@ -138,74 +114,41 @@ def read_parts(folder: Path) -> Parts | None:
         return None
     try:
         facts = json.loads(file.read_text(encoding="utf-8"))
-        dropped, damaged = facts["dropped"], len(facts["damaged"])
-        return Parts(folder, facts["counts"], facts["inside"], facts["outside"], dropped, damaged)
+        return Parts(folder, facts["counts"], facts["inside"], facts["outside"], facts["shared"])
     except (ValueError, KeyError, TypeError):
-        raise Damaged(f"{file} is damaged: remove the folder {folder}, and its images are read again") from None
+        raise Damaged(f"{file} is damaged: remove the folder {folder}, and the images are read again") from None
 
 
 def averaged(images: Tensor, factor: int) -> Tensor:
     """Bytes, averaged over squares as g does it with floats."""
-    if factor == 1:
-        return images
-    return torch.cat([F.avg_pool2d(some.float(), factor).round().byte() for some in torch.split(images, _FEW)])
+    return images if factor == 1 else F.avg_pool2d(images.float(), factor).round().byte()
 
 
-class _Reading:
-    """Reads rows of a set in chunks, without images that an earlier part had; `damaged` collects what is skipped."""
-
-    def __init__(self, images: Images, rows: Tensor, seen: set[bytes], damaged: list[str] | None) -> None:
-        self.images, self.rows, self.seen, self.damaged = images, rows, seen, damaged
-        self.kept = self.dropped = 0
-
-    def all(self, factor: int) -> tuple[Tensor, Tensor | None]:
-        """The images, averaged down, and their labels."""
-        taken, kept, new = [], [], set()
-        for some in torch.split(self.rows, _CHUNK):
-            images, good = self._read(some)
-            prints = [hashlib.sha256(image.contiguous().numpy().data).digest() for image in images]
-            fresh = [place for place, one in enumerate(prints) if one not in self.seen]
-            new |= {prints[place] for place in fresh}
-            taken.append(averaged(images[fresh], factor))
-            kept.append(good[fresh])
-            self.dropped += len(good) - len(fresh)
-        self.seen |= new
-        rows = torch.cat(kept)
-        self.kept = len(rows)
-        if not len(rows):
-            raise BadValue(f"all images of {self.images.name} are the same as those of another part: give others")
-        return torch.cat(taken), None if self.images.labels is None else self.images.labels[rows]
-
-    def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Images and their rows; where damaged ones are skipped and one of these is, each is tried alone."""
-        try:
-            return self.images.take(rows), rows
-        except Damaged:
-            if self.damaged is None:
-                raise
-        images, good = [torch.empty((0, *self.images.shape), dtype=torch.uint8)], [rows[:0]]
-        for row in torch.split(rows, 1):
-            try:
-                images.append(self.images.take(row))
-                good.append(row)
-            except Damaged as error:
-                self.damaged.append(str(error))
-        return torch.cat(images), torch.cat(good)
+def _parted(images: Images, counts: Mapping[str, int], seed: int) -> dict[str, Images]:
+    found: dict[str, Images] = {}
+    found |= images.parted({part: count / len(images) for part, count in counts.items()}, seed)
+    return found
 
 
-def _write(file: Path, found: tuple[Tensor, Tensor | None], like: Images) -> None:
-    images, labels = found
-    arrays: dict[str, Any] = {"images": images.numpy()}
+def _write(file: Path, images: Images, factor: int) -> None:
+    arrays: dict[str, Any] = {}
+    taken = [averaged(images.take(list(rows)), factor) for rows in _chunks(len(images))]
+    arrays["images"] = torch.cat(taken).numpy()
+    labels = getattr(images, "labels", None)
     if labels is not None:
         arrays["labels"] = labels.numpy()
-        arrays |= {} if like.classes is None else {"classes": np.array(like.classes)}
+        arrays |= {} if images.classes is None else {"classes": np.array(images.classes)}
     with replacing(file) as aside, aside.open("wb") as opened:
         np.savez(opened, **arrays)
 
 
-def _folders(inside: Images, outside: Images) -> dict[str, str]:
+def _chunks(count: int) -> list[range]:
+    return [range(start, min(start + _FEW, count)) for start in range(0, count, _FEW)]
+
+
+def _folders(inside: Images, outside: Images | None) -> dict[str, str]:
     """The last steps of both names, where they tell the two apart."""
-    named = [Path(one.name.rpartition(":")[2]).stem for one in (inside, outside)]
+    named = ["made" if one is None else Path(one.name.rpartition(":")[2]).stem for one in (inside, outside)]
     plain = all(name.replace("-", "").replace("_", "").isalnum() for name in named)
     if not plain or named[0] == named[1]:
         named = ["inside", "outside"]

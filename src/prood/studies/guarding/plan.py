@@ -15,7 +15,7 @@ from prood.models.fitting import fitted
 from prood.models.sizes import words_of
 from prood.studies.guarding import speed
 from prood.studies.guarding.asked import Asked, Found, options_of
-from prood.studies.guarding.parts import CALIBRATION, HELD_BACK, TEST, sizes, sizes_outside
+from prood.studies.guarding.parts import CALIBRATION, HELD_BACK, MADE, TEST, TRAIN, sizes, sizes_outside
 from prood.training import Recipe
 from prood.training.estimating import duration, size
 from prood.training.recipe import GuardTable, parse
@@ -31,8 +31,6 @@ TRAINING, CLASSIFIER, ATTACK, REST = 0.55, 0.2, 0.08, 0.2
 """Shares of the time: for training g, for training a classifier where none is given, for the attack, for all else."""
 START = 8.0
 """Seconds that loading, planning and writing take, about."""
-MADE = 2000
-"""Outliers that are made where none are given."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,8 @@ def plan(asked: Asked, found: Found, device: torch.device) -> tuple[Recipe, Esti
     """The recipe of this guard, with what is not asked for chosen, and how long it will take."""
     table = _table(asked, found)
     inside = min(table.images, len(found.inside))
-    outside = MADE if found.outside is None else min(table.images, len(found.outside))
-    trained_on = inside - sum(sizes(inside, table).values())
+    outside = sum(MADE.values()) if found.outside is None else min(table.images, len(found.outside))
+    trained_on = sizes(inside, table)[TRAIN]
     sizes_outside(outside, table)  # or they are refused
     setting = _setting(asked, found, table.factor, device, trained_on)
     per_epoch, budget = trained_on // setting.batch, 60 * table.minutes
@@ -120,7 +118,7 @@ def plan(asked: Asked, found: Found, device: torch.device) -> tuple[Recipe, Esti
 
 def recipe(asked: Asked, table: GuardTable, setting: Setting, name: str, epochs: float, f_epochs: float) -> Recipe:
     """By our own measurements: linear bounds beside a short attack, ε growing over the first half, no weight decay."""
-    batch, side, outside = setting.batch, min(setting.small[1:]), asked.outside or "made"
+    batch, side, outside = setting.batch, min(setting.small[1:]), asked.outside or f"made:{MADE[TRAIN]}"
     precision = {"precision": "bfloat16"} if setting.gpu else {}
     f = {"epochs": f_epochs, "decay_from": f_epochs / 4, "warmup": min(1.0, f_epochs / 10), "lr": 0.003}
     g = {"epochs": epochs, "decay_from": epochs / 2, "warmup": min(1.0, epochs / 20), "lr": 1e-3}

@@ -29,7 +29,7 @@ def step(recipe: Recipe, method: str, image: Shape, classes: int, device: torch.
     """Of the training by this method: the seconds of a step, and the most memory."""
     options, objective = recipe.options(method), recipe.method(method)
     assert isinstance(objective, Objective)
-    noise = uniform_noise(2 * options.batch, image, seed=0)
+    noise = uniform_noise(2 * options.batch, image, 0)
     inside = ImageSet("made", noise.images, torch.arange(len(noise)) % classes)
     model = make_network(recipe, method, inside, noise).to(device)
     outside = noise if objective.needs_outside else None
