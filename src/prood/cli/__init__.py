@@ -13,6 +13,7 @@ from rich.markup import escape
 from prood.cli.calibrating import calibrate
 from prood.cli.data import data
 from prood.cli.deploying import export, serve, wrap
+from prood.cli.guarding import guard, init
 from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.predicting import predict
 from prood.cli.proving import certify, verify
@@ -28,6 +29,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(guard)
+app.command()(init)
 app.command()(quickstart)
 app.command()(recipes)
 app.command(cls=ListsMethods)(train)

@@ -87,8 +87,8 @@ class Study:
     `bound` and the training set `outside` take the place of the recipe's. What is evaluated `together`, on whole sets
     of these names, goes into one folder of results. Joint models get their threshold from the images `calibration`, as
     `asked`; a point that is asked for is fitted, and shifts are chosen, on the sets `held_back`, inside and outside, if
-    they are no part of the recipe's. The run of the node `whole` is the study's folder itself. Nothing about a `private`
-    study is published.
+    they are no part of the recipe's. The run of the node `whole` is the study's folder itself. Nothing about a
+    `private` study is published.
     """
 
     name: str

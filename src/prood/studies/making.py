@@ -95,7 +95,7 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
 
 
 def _samples(site: Site, detector: Detector) -> list[Pairs]:
-    """What a point of provable verdicts is fitted on: images that no part was trained on, and no threshold is set by."""
+    """What a point of provable verdicts is fitted on: images that nothing is trained on and no threshold is set by."""
     inside, outside = site.held_back()
     model = detector.joint()
     sets = {outside.name: outside}

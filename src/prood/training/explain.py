@@ -11,8 +11,9 @@ from prood.errors import NotFound
 from prood.methods import METHODS
 from prood.methods.declaring import meanings
 from prood.models import Discriminator, Gated, Metadata, ProoD, load, model_path
+from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions
-from prood.training.recipe import DataTable, EvaluateTable, GuardTable, Recipe
+from prood.training.recipe import DataTable, EvaluateTable, Recipe
 from prood.training.run import Run
 
 AUGMENT = {

@@ -1,5 +1,7 @@
 """The network that a recipe asks for, tried out on an image before the training begins."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -42,8 +44,9 @@ def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | 
 
 
 def make_discriminator(recipe: Recipe, inside: Images, outside: Images | None) -> Discriminator:
-    """The recipe's discriminator, untrained."""
-    made = make_network(recipe, "discriminator", inside, outside)
+    """The recipe's discriminator, untrained, whether or not the recipe says how it is trained."""
+    table = {"discriminator": recipe.train.get("discriminator", {})}
+    made = make_network(replace(recipe, train=recipe.train | table), "discriminator", inside, outside)
     assert isinstance(made, Discriminator)
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from itertools import takewhile
 from pathlib import Path
@@ -19,10 +19,14 @@ from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
 from prood.models.sizes import check_size
+from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
 _RECIPES: Any = resources.files("prood") / "recipes"
 _TABLES = ("data", "augment", "networks", "train", "joint", "evaluate", "guard")
+_NETWORKS = {"classifier": {"name": "small"}, "discriminator": {"size": "S"}}
+_TRAINED = ("plain", "oe", "discriminator", "prood")
+"""What a recipe without any table [train.METHOD] trains, by the options' defaults."""
 
 
 @dataclass(frozen=True)
@@ -57,37 +61,9 @@ class EvaluateTable(Options):
     """[evaluate]: what `prood evaluate` does with a run of the recipe unless told otherwise; no split means `test`."""
 
     outside: tuple[str, ...] = option((), "test out-distributions; without a split, their split 'test'")
-    eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for")
+    eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for", high=1)
     limit: int = option(1000, "images of each out-distribution, chosen by the seed; 0 for all")
     method: Bound = option("best", "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
-
-
-@dataclass(frozen=True)
-class GuardTable(Options):
-    """[guard]: what `prood guard` does with a recipe beside the training."""
-
-    classifier: str | None = option(
-        None, "the classifier to guard: model.onnx, timm:NAME, a run …; without one it is trained"
-    )
-    classes: str | None = option(None, "file with the names of the classifier's classes")
-    weights: str | None = option(None, "file .safetensors for torchvision:NAME and timm:NAME")
-    mean: tuple[float, ...] = option(
-        (), "what the classifier subtracts from each channel, if not what it says itself", low=-1e9
-    )
-    std: tuple[float, ...] = option((), "what it then divides each channel by", above=True)
-    image: tuple[int, ...] = option((), "images that the guarded classifier takes: channels, height, width", low=1)
-    factor: int = option(1, "g averages squares of this side first, and is trained on images averaged down", low=1)
-    accept: float = option(0.95, "share of the in-distribution to accept", high=1, above=True)
-    level: float = option(0.95, "confidence of the calibration", high=1, above=True)
-    provable: str = option("default", "share of the false rejections that g spends, or a point: default, strong")
-    shares: tuple[float, ...] = option(
-        (0.1, 0.15, 0.15), "of inside: held back for choices, for calibration, for the test"
-    )
-    most: int = option(1000, "images at most of each part but the one that is trained on", low=1)
-    images: int = option(50_000, "images of each folder to use at most, chosen by the seed", low=1)
-    attacked: int = option(20, "test outliers that are attacked; 0 for none")
-    minutes: float = option(10.0, "the whole of it is planned for this time", above=True)
-    seed: int = option(0, "of the parts that the images are divided into", high=2**32 - 1)
 
 
 @dataclass(frozen=True)
@@ -174,7 +150,8 @@ class Recipe:
     def _table(self, method: str) -> dict[str, Any]:
         declared(method)
         if method not in self.train:
-            raise NotFound(f"recipe {self.name!r} has no table [train.{method}]")
+            fault = f"recipe {self.name!r} has no table [train.{method}]"
+            raise NotFound(f"{fault}: write one, empty for the defaults, or choose one of {', '.join(self.train)}")
         return self.train[method]
 
     def _document(self) -> dict[str, Any]:
@@ -232,16 +209,17 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         only(table, (), f"[augment.{method}]", Augment)
     for method, table in own_evaluate.items():
         only(table, (), f"[evaluate.{method}]", EvaluateTable)
-    for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
-        if key not in table:
-            raise BadValue(f"recipe {name!r} does not say which {key} to use")
+    for key in ("inside", "outside"):
+        if key not in data:
+            raise BadValue(f'recipe {name!r} does not say which {key} to use: write data.{key} = "an image set"')
+    train = train or {method: {} for method in _TRAINED}
     recipe = Recipe(
         name=name,
         data=pick(DataTable, data),
         augment=pick(Augment, augment),
         own_augment=own_augment,
-        classifier=sub(networks, "classifier"),
-        discriminator=sub(networks, "discriminator"),
+        classifier=_network(networks, "classifier"),
+        discriminator=_network(networks, "discriminator"),
         own_networks={key: sub(networks, key) for key in networks if key not in ("classifier", "discriminator")},
         train={method: sub(train, method) for method in train},
         shift=checked(joint.get("shift", 0.0), float, "shift"),
@@ -260,8 +238,28 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
             raise type(error)(f"[networks.{key}]: {error}") from None
     for method, table in recipe.train.items():
         try:
-            settings, _ = recipe.method(method), recipe.options(method)
+            settings, options = recipe.method(method), recipe.options(method)
+            _check_ramps(settings, options)
         except ProodError as error:  # of any table, whatever method is to be trained
             raise type(error)(f"[train.{method}]: {error}") from None
         only(table, (), f"[train.{method}]", TrainOptions, type(settings))
     return recipe
+
+
+def _network(networks: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """The table of the classifier or the discriminator, with its default."""
+    given = sub(networks, part)
+    return given if "name" in given else _NETWORKS[part] | given
+
+
+def _check_ramps(settings: Method, options: TrainOptions) -> None:
+    """What grows over more epochs than there are never arrives: ε would silently be a part of what was asked for."""
+    for name in (item.name for item in fields(settings) if item.name.endswith("_ramp")):
+        epochs = getattr(settings, name)
+        if epochs > options.epochs:
+            share, what = options.epochs / epochs, name.removesuffix("_ramp")
+            end = f"ends at {share:.0%} of its value"
+            if isinstance(value := getattr(settings, what, None), float):
+                end = f"ends at {value * share:.2g} instead of {value:g}"
+            fault = f"{name} = {epochs:g} goes beyond the last epoch, {options.epochs:g}, and so {what} {end}"
+            raise BadValue(f"{fault}: change it, for instance train.{name}={options.epochs / 2:g}")

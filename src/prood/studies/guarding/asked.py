@@ -14,6 +14,7 @@ from prood import data
 from prood.data import Images
 from prood.data.formats.pictures import own_shape
 from prood.data.images import Shape
+from prood.data.stored import Damage
 from prood.errors import BadValue, Mismatch, UnknownName
 from prood.models import WrapOptions, open_classifier
 from prood.wrapping import read_classes
@@ -39,7 +40,7 @@ class Asked:
     provable: str | None = None
     minutes: float | None = None
     seed: int | None = None
-    damaged: str | None = None
+    damaged: Damage | None = None
 
     def __post_init__(self) -> None:
         if self.eps is not None and not 0 < self.eps <= 1:
@@ -71,7 +72,12 @@ def look(asked: Asked) -> Found:
         image = asked.options.image or _trained_here(own)
     else:
         image, classes = _classifiers(asked, own)
-    inside, outside = (_fitted(name, image) for name in (asked.inside, asked.outside))
+    return sets(asked, image, classes)
+
+
+def sets(asked: Asked, image: Shape, classes: tuple[str, ...] | None = None) -> Found:
+    """The sets at this size."""
+    inside, outside = (_fitted(name, image, asked.damaged or "refuse") for name in (asked.inside, asked.outside))
     assert inside is not None
     return Found(inside, outside, image, classes)
 
@@ -135,11 +141,11 @@ def _typical(images: Images) -> Shape:
     return channels, height, width
 
 
-def _fitted(name: str | None, image: Sequence[int]) -> Images | None:
+def _fitted(name: str | None, image: Sequence[int], damaged: Damage) -> Images | None:
     if name is None:
         return None
     shape = (image[0], image[1], image[2])
-    found = data.open_set(set_name(name), shape=shape, split="train")
+    found = data.open_set(set_name(name), shape=shape, split="train", damaged=damaged)
     if found.shape != shape:
         have, take = ("×".join(map(str, sides)) for sides in (found.shape, shape))
         fault = f"{found.name} has images of {have}, and the guarded classifier takes {take}"

@@ -15,7 +15,7 @@ from prood.atomic import replacing, write_text
 from prood.data import Images, made_outliers
 from prood.errors import BadValue, Damaged
 from prood.models.confidence import needed
-from prood.training.recipe import GuardTable
+from prood.training.guard_table import GuardTable
 
 TRAIN, HELD_BACK, CALIBRATION, TEST = "train", "held-back", "calibration", "test"
 SMALL = "small"

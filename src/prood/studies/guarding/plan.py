@@ -18,7 +18,8 @@ from prood.studies.guarding.asked import Asked, Found, options_of
 from prood.studies.guarding.parts import CALIBRATION, HELD_BACK, MADE, TEST, TRAIN, sizes, sizes_outside
 from prood.training import Recipe
 from prood.training.estimating import duration, size
-from prood.training.recipe import GuardTable, parse
+from prood.training.guard_table import GuardTable
+from prood.training.recipe import parse
 
 SIZES = ("photo-XS", "photo-S", "photo-M")
 """Of these the largest that has ENOUGH steps in the time. On traffic signs against photographs, photo-S proved no more
@@ -124,7 +125,12 @@ def recipe(asked: Asked, table: GuardTable, setting: Setting, name: str, epochs:
     g = {"epochs": epochs, "decay_from": epochs / 2, "warmup": min(1.0, epochs / 20), "lr": 1e-3}
     g |= {"eps": setting.eps, "eps_ramp": epochs / 2}
     document: dict[str, Any] = {
-        "data": {"inside": asked.inside, "outside": outside, "image": list(setting.image), "damaged": table.damaged},
+        "data": {
+            "inside": asked.inside,
+            "outside": outside,
+            "image": list(setting.image),
+            "damaged": asked.damaged or "refuse",
+        },
         "augment": {"pad": max(1, side // 14), "border": "reflect"},
         "networks": {
             "classifier": {"name": "compact"} if setting.gpu else {"name": "small", "width": 48},
@@ -139,7 +145,7 @@ def recipe(asked: Asked, table: GuardTable, setting: Setting, name: str, epochs:
 
 
 def _table(asked: Asked, found: Found) -> GuardTable:
-    chosen = {name: getattr(asked, name) for name in ("accept", "provable", "minutes", "seed", "damaged")}
+    chosen = {name: getattr(asked, name) for name in ("accept", "provable", "minutes", "seed")}
     chosen |= {"classifier": asked.classifier, "classes": asked.classes, "image": found.image}
     chosen |= {"weights": None if asked.options.weights is None else str(asked.options.weights)}
     chosen |= {"mean": asked.options.mean, "std": asked.options.std, "factor": _averaging(*found.image[1:])[0]}

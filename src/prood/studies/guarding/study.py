@@ -13,7 +13,7 @@ from prood.studies.graph import ATTACK, CERTIFY, Node, Opened, Study
 from prood.studies.guarding.parts import CALIBRATION, HELD_BACK, SMALL, TEST, TRAIN, Parts
 from prood.studies.lab import Lab
 from prood.training import Recipe
-from prood.training.recipe import GuardTable
+from prood.training.guard_table import GuardTable
 from prood.wrapping import read_classes
 
 CLASSIFIER, DISCRIMINATOR, GUARDED = "classifier", "discriminator", "guarded"
