@@ -24,7 +24,7 @@ class GuardTable(Options):
     level: float = option(0.95, "confidence of the calibration", high=1, above=True)
     provable: str = option("default", "share of the false rejections that g spends, or a point: default, strong")
     shares: tuple[float, ...] = option(
-        (0.1, 0.15, 0.15), "of inside: held back for choices, for calibration, for the test"
+        (0.15, 0.2, 0.15), "of inside: held back for choices, for calibration, for the test"
     )
     most: int = option(1000, "images at most of each part but the one that is trained on", low=1)
     images: int = option(50_000, "images of each folder to use at most, chosen by the seed", low=1)

@@ -9,7 +9,6 @@ from prood.studies.guarding.study import CLASSIFIER
 from prood.studies.lab import Lab
 
 
-@torch.no_grad()
 def check_classifier(lab: Lab) -> None:
     """Make or open the classifier, say how good it is on held-back images, and refuse one that hardly guesses.
 
@@ -21,7 +20,8 @@ def check_classifier(lab: Lab) -> None:
     if images.labels is None:
         return
     rows = torch.split(torch.arange(len(images)), 64)
-    logits = torch.cat([model(images.floats(some).to(device)).cpu() for some in rows])
+    with torch.no_grad():
+        logits = torch.cat([model(images.floats(some).to(device)).cpu() for some in rows])
     labels = images.labels_of(logits.shape[1])
     right = float((logits.argmax(1).numpy() == (images.labels if labels is None else labels).numpy()).mean())
     said = f"the classifier alone names {right:.1%} of {len(images):,} held-back images right"
