@@ -1,6 +1,7 @@
 """The whole way from a classifier and two folders to a guarded model with its report: `prood guard`, `prood init`."""
 
 import json
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -19,7 +20,7 @@ from prood.studies import publish
 from prood.studies.guarding.asked import Asked, look, sets
 from prood.studies.guarding.checking import check_classifier
 from prood.studies.guarding.parts import Parts, make_parts, read_parts
-from prood.studies.guarding.plan import plan
+from prood.studies.guarding.plan import Estimate, in_what_is_left, plan
 from prood.studies.guarding.study import CLASSIFIER, DISCRIMINATOR, GUARDED, lab_of, table_of
 from prood.studies.guarding.verdict import Facts, facts_of
 from prood.studies.lab import Lab
@@ -78,12 +79,18 @@ def guard(
     if folder.exists() and not folder.is_dir():
         raise BadValue(f"{folder} is a file: choose another folder for the run")
     folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
     with locked(folder / "guard", busy=f"another process works in {folder}: wait for it, or end it"):
-        chosen = _recipe(folder, recipe, _asked(classifier, inside, outside, choices), device, shown)
+        chosen, estimate = _recipe(folder, recipe, _asked(classifier, inside, outside, choices), device, shown)
         parts = _parts(folder, chosen, shown)
         lab = lab_of(chosen, parts, folder, device=device, console=shown)
         try:
             check_classifier(lab)
+            if estimate is not None and choices.get("epochs") is None:
+                left = 60 * table_of(chosen).minutes - (time.monotonic() - began) - estimate.after
+                chosen = in_what_is_left(chosen, parts, left, processes.device(device))
+                write_text(folder / RECIPE, explain_recipe(chosen) + "\n")
+                lab = lab_of(load_recipe(str(folder / RECIPE)), parts, folder, device=device, console=shown)
             lab.carry_out([CLASSIFIER, DISCRIMINATOR, GUARDED])
         except Diverged as error:
             advice = "for prood guard: a smaller --eps, a smaller --size, or more --minutes, in another --run"
@@ -118,9 +125,11 @@ def _asked(
     return Asked(texts[0] or "", texts[1], texts[2], **choices)
 
 
-def _recipe(folder: Path, given: str | Path | None, asked: Asked, device: str | None, console: Console) -> Recipe:
-    """The one of the folder, if it fits what is asked for now; or the one that is given; or a new one."""
-    file = folder / RECIPE
+def _recipe(
+    folder: Path, given: str | Path | None, asked: Asked, device: str | None, console: Console
+) -> tuple[Recipe, Estimate | None]:
+    """The folder's, if it fits what is asked for now; or the one that is given; or a new one, with its time."""
+    file, estimate = folder / RECIPE, None
     if file.is_file():
         before = load_recipe(str(file))
         changed = _changed(asked, before)
@@ -130,7 +139,7 @@ def _recipe(folder: Path, given: str | Path | None, asked: Asked, device: str | 
             fault = f"{folder} was begun with other settings ({', '.join(changed)})"
             raise Mismatch(f"{fault}: continue with the same ones, or choose another folder")
         console.print(f"continuing in {folder}, by {file}", highlight=False, soft_wrap=True)
-        return before
+        return before, None
     if given is not None:
         recipe = load_recipe(str(given))
         if asked != Asked(asked.inside):
@@ -150,7 +159,7 @@ def _recipe(folder: Path, given: str | Path | None, asked: Asked, device: str | 
         recipe, estimate = plan(asked, found, processes.device(device))
         console.print(f"plan: {estimate}", highlight=False, markup=False, soft_wrap=True)
     write_text(file, explain_recipe(recipe) + "\n")
-    return load_recipe(str(file))  # as it will be read when this is continued
+    return load_recipe(str(file)), estimate  # as it will be read when this is continued
 
 
 def _changed(asked: Asked, before: Recipe) -> list[str]:

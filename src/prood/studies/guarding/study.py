@@ -42,7 +42,7 @@ def study_of(recipe: Recipe, parts: Parts) -> Study:
     channels, height, width = table.image
     trained_on = SMALL if table.factor > 1 else TRAIN
     sets = [f"data.{side}={parts.name(side, trained_on)}" for side in ("inside", "outside")]
-    classifier = Node(CLASSIFIER, "Classifier alone", "oe", measures=(CERTIFY.name,))
+    classifier = Node(CLASSIFIER, "Classifier alone", "oe", measures=())
     if table.classifier is not None:
         opened = Opened(table.classifier, (channels, height, width), options_of(table))
         classifier = replace(classifier, method=None, opened=opened)

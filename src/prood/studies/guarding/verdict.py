@@ -4,16 +4,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
-from prood import data
+from prood import data, processes
 from prood.data import ImageSet
 from prood.detector import Detector
-from prood.errors import NotFound
 from prood.evaluation import Results, read_results
 from prood.evaluation.metrics import rejected
 from prood.evaluation.results import Evaluation
 from prood.evaluation.words import radius_text
-from prood.studies.guarding.study import CLASSIFIER, GUARDED
+from prood.models.confidence import Floats
+from prood.models.joint import confidence_logit
 from prood.studies.lab import Lab
 
 MUCH, SOME = 0.5, 0.1
@@ -91,42 +93,44 @@ class Facts:
 
 
 def facts_of(lab: Lab, run: Path, *, made: bool) -> Facts:
-    """From what the study measured, and one pass over the test images."""
-    detector = Detector.load(run, device=lab.device or "cpu")
-    images = data.load(lab.inside_name).numbered_as(detector.classes)
-    guarded, eps = read_results(run) or Results(), lab.eps
-    proof = _last(guarded, attacked=False)
-    attack = _last(guarded, attacked=True) if any(one.attacks for one in guarded) else None
+    """From what the study measured, and one look of the classifier at the test images."""
+    detector = Detector.load(run, device=processes.device(lab.device))
+    inside = data.load(lab.inside_name).numbered_as(detector.classes)
+    (outside,) = (data.load(name, like=inside) for name in lab.recipe.evaluate.outside)
+    results = read_results(run) or Results()
+    proof, attack = _last(results, attacked=False), _last(results, attacked=True)
+    assert proof is not None
     assert proof.scores is not None
     rule = detector.rule
-    accepted, accuracy, of_accepted = _answers(detector, images)
-    alone = _last(read_results(lab.place(CLASSIFIER, None)) or Results(), attacked=False)
-    assert alone.scores is not None
-    share = rejected(alone.scores.inside, {"": alone.scores.clean}, [min(1.0, max(accepted, 1e-6))])[""].item()
+    accepts = rule.accepts(rule.value(proof.scores.inside))
+    sure, guesses = _alone(detector, inside)
+    sure_outside, _ = _alone(detector, outside)
+    right = None
+    if inside.labels is not None and int(inside.labels.max()) < detector.count:
+        right = guesses == inside.labels.numpy()
+    share = min(1.0, max(float(accepts.mean()), 1e-6))
     return Facts(
-        eps=eps,
+        eps=lab.eps,
         threshold=rule.required,
-        accepted=accepted,
+        accepted=float(accepts.mean()),
         rejected=float(1 - rule.accepts(rule.value(proof.scores.clean)).mean()),
-        rejected_alone=float(share),
+        rejected_alone=float(rejected(sure, {"": sure_outside}, [share])[""].item()),
         provable=float(rule.rejects(rule.bound(proof.scores.certified)).mean()),
-        accuracy=accuracy,
-        accuracy_accepted=of_accepted,
+        accuracy=None if right is None else float(right.mean()),
+        accuracy_accepted=None if right is None or not accepts.any() else float(right[accepts].mean()),
         attacked=None if attack is None else _under_attack(attack, detector),
-        inside=len(images),
+        inside=len(inside),
         outside=len(proof.scores.clean),
         made=made,
     )
 
 
-def _answers(detector: Detector, images: ImageSet) -> tuple[float, float | None, float | None]:
-    """The share that is accepted, and the accuracy on all images and on those, where they have labels."""
-    found = detector.predict(images)
-    accepts = detector.rule.accepts(found.confidence)
-    if images.labels is None or int(images.labels.max()) >= detector.count:
-        return float(accepts.mean()), None, None
-    right = np.asarray(found.label == images.labels.numpy())
-    return float(accepts.mean()), float(right.mean()), float(right[accepts].mean()) if accepts.any() else None
+@torch.no_grad()
+def _alone(detector: Detector, images: ImageSet) -> tuple[Floats, NDArray[np.int64]]:
+    """The classifier's own confidence, on the scale of scores, and its classes."""
+    rows = torch.split(torch.arange(len(images)), 64)
+    logits = torch.cat([detector.joint().logits(images.floats(some).to(detector.device)).cpu() for some in rows])
+    return confidence_logit(logits).numpy(), logits.argmax(1).numpy()
 
 
 def _under_attack(one: Evaluation, detector: Detector) -> float:
@@ -135,8 +139,6 @@ def _under_attack(one: Evaluation, detector: Detector) -> float:
     return float(1 - detector.rule.accepts(detector.rule.value(one.scores.attacked)).mean())
 
 
-def _last(results: Results, *, attacked: bool) -> Evaluation:
+def _last(results: Results, *, attacked: bool) -> Evaluation | None:
     found = [one for one in results if (one.attacks is not None) == attacked]
-    if not found:
-        raise NotFound(f"the model {GUARDED} was not evaluated yet: run prood guard again")
-    return found[-1]
+    return found[-1] if found else None
