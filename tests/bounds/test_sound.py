@@ -87,7 +87,7 @@ def network(rng: Generator) -> nn.Sequential:
 
     def convolution(width: int) -> nn.Conv2d:
         groups = 2 if shape[0] == 2 and width % 2 == 0 and rng.random() < 0.3 else 1
-        mode = "circular" if rng.random() < 0.2 else "zeros"
+        mode = "circular" if rng.random() < 0.2 and min(shape[1:]) > 1 else "zeros"
         kernel, stride, dilation = int(rng.integers(1, 4)), int(rng.integers(1, 3)), int(rng.choice([1, 1, 2]))
         padding = max(1, dilation * (kernel - 1) // 2)
         bias = bool(rng.random() < 0.8)
@@ -97,6 +97,8 @@ def network(rng: Generator) -> nn.Sequential:
 
     if rng.random() < 0.5:
         add(norm())
+    while rng.random() < 0.3 and min(shape[1:]) > 1:  # averages in front, perhaps several in a row
+        add(nn.AvgPool2d(int(rng.integers(2, min(shape[1:]) + 1))))
     for _ in range(rng.integers(0, 3)):
         what = rng.choice(["conv", "conv", "norm", "residual", "average", "max"])
         if what == "conv":

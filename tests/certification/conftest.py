@@ -113,11 +113,18 @@ def deployed(model: torch.nn.Module, image: np.ndarray, order: str) -> float:
         elif kind == "Flatten":
             x = x.ravel()
         elif kind == "AvgPool2d":
-            rows, columns = x.shape[1] // 2, x.shape[2] // 2
-            squares = x[:, : 2 * rows, : 2 * columns].reshape(-1, rows, 2, columns, 2).transpose(0, 1, 3, 2, 4)
-            four = squares.reshape(-1, 4)
-            x = total(np.full_like(four, 0.25), four, np.zeros(len(four), np.float32), order)
-            x = x.reshape(squares.shape[:3])
+            side = layer.kernel_size
+            rows, columns = x.shape[1] // side, x.shape[2] // side
+            kept = x[:, : side * rows, : side * columns].reshape(-1, rows, side, columns, side)
+            squares = kept.transpose(0, 1, 3, 2, 4).reshape(-1, side**2)
+            none, one, share = np.zeros(len(squares), np.float32), np.ones_like(squares), np.float32(1 / side**2)
+            if order in ("sequential", "rising"):  # a sum, divided
+                x = total(one, squares, none, order) / np.float32(side**2)
+            elif order == "blocks":  # a sum, times a rounded reciprocal
+                x = total(one, squares, none, order) * share
+            else:  # of products with a rounded reciprocal
+                x = total(share * one, squares, none, order)
+            x = x.reshape(len(kept), rows, columns)
         else:
             weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
             if kind == "Conv2d":

@@ -2,13 +2,14 @@
 
 import copy
 from dataclasses import replace
-from typing import Unpack, get_args
+from typing import TypeVar, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 
 from prood.bounds.box import Ball, Box, Clip, Norm
 from prood.bounds.concrete import concretise, finish, maximum, scalar
+from prood.bounds.memory import parts
 from prood.bounds.options import Arithmetic, Budget, FullOptions, Method, Options
 from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
 from prood.bounds.rounding import check_deployed, strict
@@ -17,6 +18,7 @@ from prood.errors import BadValue, UnknownName
 
 __all__ = ["Arithmetic", "Budget", "Method", "concretise", "crown_ibp", "maximum", "upper_bound"]
 
+V = TypeVar("V")
 _TIGHTER = ("alpha-crown", "crown", "bab", "auto")
 
 
@@ -96,11 +98,24 @@ def _bounds(
         return _by_method(network, network, _region(images, eps, way.norm, clip, sound=False), way, threshold)
     check_deployed(network, images)
     with strict(images.device), torch.no_grad():
-        box, proof = _region(images, eps, way.norm, clip, sound=True), network
-        if way.method != "ibp":
-            # In float64, where our own rounding does not count: there is more of it in linear bounds.
-            box, proof = box.double(), copy.deepcopy(network).double()
-        return _down(_by_method(proof, network, box, way, threshold))
+        # In float64, where our own rounding does not count: there is more of it in linear bounds.
+        proof = network if way.method == "ibp" else copy.deepcopy(network).double()
+        found = []
+        for rows in parts(network, images, way.budget or Budget()):
+            box = _region(images[rows], _of(eps, rows, len(images)), way.norm, clip, sound=True)
+            box = box if proof is network else box.double()
+            found.append(_down(_by_method(proof, network, box, way, _of(threshold, rows, len(images)))))
+        return torch.cat(found)
+
+
+def _of(value: V, rows: Tensor, count: int) -> V | Tensor:
+    """What belongs to some of `count` images, of one number for all or one for each, which may be a list."""
+    if value is None or isinstance(value, int | float):
+        return value
+    each = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    if each.numel() not in (1, count):
+        raise BadValue(f"give one number, or one per image: got {each.numel()} for {count} images")
+    return each if each.numel() == 1 else each.reshape(-1)[rows.to(each.device)]
 
 
 def _by_method(

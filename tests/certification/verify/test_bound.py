@@ -14,7 +14,7 @@ from prood.certification.verify.exact import Undecided
 from prood.certification.verify.layers import Linear, Network, Normalise, ReLU
 from prood.certification.verify.network import read_model
 from prood.certification.verify.rounding import ceiling, intervals
-from prood.models import load
+from prood.models import load, save
 
 NORMS = {"linf": 0.1, "l2": 0.5, "l1": 1.5}
 
@@ -39,6 +39,8 @@ def points_of(ball: Ball, network: Network, count: int) -> list[np.ndarray]:
     [
         *[(norm, "digits", (1, 6, 6), 30) for norm in NORMS],
         ("linf", "digits", (3, 7, 5), 10),
+        *[(norm, "p3 4s2 p2 fc6", (2, 13, 12), 10) for norm in NORMS],
+        *[(norm, "p2 p3 6 fc6", (1, 14, 18), 10) for norm in NORMS],
         ("l2", "XS", (3, 5, 6), 1),
     ],
 )
@@ -54,6 +56,25 @@ def test_no_order_of_summation_beats_a_bound(make_model, returned, norm, size, s
         assert last[0][0] <= min(values)
         assert max(values) <= min(last[1][0], lowest)
         assert max(values) <= ceiling(network)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(("front", "factor"), [("p2", 2), ("p3", 3), ("p2 p3", 6)])
+def test_averages_in_front_cost_a_ball_nothing(make_model, norm, front, factor):
+    """A ball of radius ε is averaged into one of ε (ℓ∞), ε/factor (ℓ2) or ε/factor² (ℓ1); bounds are about those."""
+    side = 6 * factor
+    small, large = make_model(size="4s2 fc6"), make_model(name="large", size=f"{front} 4s2 fc6", image=(1, side, side))
+    weights, model = load(small)[0].state_dict(), load(large)[0]
+    model.load_state_dict(dict(zip(model.state_dict(), weights.values(), strict=True)))
+    save(model, large)
+    image = 0.3 + 0.4 * image_of((1, 6, 6))
+    spread = image.repeat(factor, 1).repeat(factor, 2)
+    shrink = {"linf": 1, "l2": factor, "l1": factor**2}[norm]
+    eps = NORMS[norm] / 10
+    few = dict(zip(range(6), bounds(read_model(small).network, Ball(image, norm, eps)), strict=False))
+    many = dict(zip(range(6), bounds(read_model(large).network, Ball(spread, norm, shrink * eps)), strict=False))
+    for place, (name, bound) in few.items():
+        assert many[place] == (name, pytest.approx(bound, abs=1e-3))
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-10, 1e-4, 1e4, 1e9])

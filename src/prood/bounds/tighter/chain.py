@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from prood.bounds.activations import ReLURule
+from prood.bounds.affine import tile
 from prood.bounds.box import Box
 from prood.bounds.composite import SequentialRule
 from prood.bounds.concrete import maximum, start
@@ -65,14 +66,16 @@ class Linear:
     def of(cls, layers: list[nn.Module], box: Box, refine: Refine | None = None, first: Refine | None = None) -> Linear:
         """Pass a box through; `refine` may replace what enters a ReLU behind another layer that is not affine.
 
-        `first` is for the ReLU before which all layers are affine, whose box is exact unless it is a ball's.
+        `first` is for the ReLU before which all layers are affine, whose box is exact unless it is a ball's; and for
+        averages in front, which move less in an ℓ2 or ℓ1 ball than in the box around it.
         """
         result, bent = cls((), (box,), ()), False
         for layer in layers:
             rule, box = rule_for(layer), result.boxes[-1]
             better = refine if bent else first
-            if better is not None and result.layers and isinstance(rule, ReLURule):  # of pixels all is known
-                box = better(result, box)
+            if better is not None and result.layers:  # of pixels all is known
+                averages = not bent and tile(result.layers[-1]) is not None and tile(layer) is None
+                box = better(result, box) if averages or isinstance(rule, ReLURule) else box
             bent = bent or not isinstance(rule, Affine)
             behind, pull = relax(layer, box)
             boxes = (*result.boxes[:-1], box, behind)

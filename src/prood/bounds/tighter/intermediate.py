@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from prood.bounds.affine import tile
 from prood.bounds.box import Box
 from prood.bounds.concrete import maximum
 from prood.bounds.registry import Plane, Slopes
@@ -22,6 +23,8 @@ from prood.bounds.tighter.windows import Place, Windows
 class Units:
     """A `Refine`: tightens the units that straddle zero, or those among them that `wanted` names, by layer.
 
+    Averages of pixels are tightened wherever they are: all that follows depends on how large their box is.
+
     `steps` of descent choose the lower slopes for each unit and end anew; `values` says how many numbers may be held
     at once.
     """
@@ -33,13 +36,16 @@ class Units:
 
     def __call__(self, before: Linear, box: Box) -> Box:
         lower, upper = box.lower.clone(), box.upper.clone()
-        chosen = (lower < 0) & (upper > 0)
+        averages = tile(before.layers[-1]) is not None
+        chosen = (lower < 0) & (upper > 0) | averages
         if self.wanted is not None:
             chosen &= self.wanted[len(before.layers)]
         if not chosen.any():
             return box
         windows = Windows(before) if self.windows and lower.ndim == 4 else None
         windows = windows if windows is not None and windows.possible else None
+        if averages and windows is None:  # a plane over the whole image for each of them would cost too much
+            return box
         largest = windows.largest if windows else max(entering.radius[0].numel() for entering in before.boxes)
         chunk = max(1, self.values // (8 * largest))  # a pullback holds eight tensors of a plane's size at once
         for part in torch.split(chosen.nonzero(), chunk):

@@ -33,6 +33,7 @@ The lemma without blocks covers sums over blocks, too. It does not cover algorit
 """
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -129,50 +130,50 @@ def intervals(layers: tuple[Layer, ...], inside: tuple[Array, Array], ball: Ball
             radius = up(np.maximum(upper - centre, centre - lower))
             middle = layer.map(centre[None])[0] + layer.bias
             around = MORE * layer.map(radius[None], "absolute")[0]
-            if ball is not None and steps:
-                around = np.minimum(around, _dual(steps, layer, ball))
             above = MORE * (around + wrong.deployed + wrong.own)
             below = MORE * (above + wrong.spread)
             outside = require(down(middle - below)), require(up(middle + above))
+            if ball is not None and (found := _dual(steps, layer, ball)) is not None:
+                value, moved = found
+                reach = MORE * (moved + wrong.deployed + 2 * wrong.own)
+                outside = np.maximum(outside[0], down(value - reach)), np.minimum(outside[1], up(value + reach))
         steps.append(Enclosure(layer, inside, outside, wrong))
         inside = outside
     return steps
 
 
-def _dual(before: list[Enclosure], layer: Affine, ball: Ball) -> Array | float:
-    """How far Wz may move for z = A(u − mean)/std + e, u in an ℓ2 or ℓ1 ball that is smaller than its box.
+def _dual(before: list[Enclosure], layer: Affine, ball: Ball) -> tuple[Array, Array] | None:
+    """Wz + b at the image, and how far Wz may move from there, for z = A(u − mean)/std + e with u in an ℓ2 or ℓ1 ball.
 
     A are means of squares of pixels, side by side: their rows have the dual norm 1/side (ℓ2) or 1/side² (ℓ1), and no
-    pixel in common. So Wz moves by eps·‖W/std‖ in the dual norm, by Hölder, times these, plus |W||e|. The box's centre
-    is not the image, unless the ball stays away from 0 and 1, so the distance between the two counts as well.
+    pixel in common. So Wz moves by eps·‖W/std‖ in the dual norm, by Hölder, times these, plus |W||e|. None where it
+    would be no smaller than the box around the ball, or is not known.
     """
-    normalise, means = before[0].layer, all(isinstance(step.layer, Pool) for step in before[1:])
-    first = isinstance(normalise, Normalise) and means and isinstance(layer, Convolution | Pool)
-    if ball.norm == "linf" or not first:
-        return np.inf
-    assert isinstance(normalise, Normalise)
-    at_image, wrong, share = ball.centre[None], np.zeros(normalise.inside), 1.0
-    for step in before:
-        assert isinstance(step.layer, Affine)
-        assert step.errors is not None
-        at_image = step.layer.map(at_image) + step.layer.bias
-        wrong = MORE * (step.layer.map(wrong[None], "absolute")[0] + step.errors.deployed + 2 * step.errors.own)
-        side = step.layer.side if isinstance(step.layer, Pool) else 1
-        share /= side if ball.norm == "l2" else side**2
+    normalise = before[0].layer if before else None
+    means = all(isinstance(step.layer, Pool) for step in before[1:])
+    if ball.norm == "linf" or not means or not isinstance(normalise, Normalise):
+        return None
+    sides = [one.side for one in (*(step.layer for step in before), layer) if isinstance(one, Pool)]
+    share = 1 / math.prod(sides) ** (1 if ball.norm == "l2" else 2)
     scale = (1 / normalise.std).reshape(-1)
-    if not isinstance(layer, Convolution):
-        assert isinstance(layer, Pool)
-        share /= layer.side if ball.norm == "l2" else layer.side**2
+    if isinstance(layer, Pool):
         norm = np.broadcast_to(scale[:, None, None], layer.outside)
+    elif not isinstance(layer, Convolution):
+        return None
     elif ball.norm == "l2":
         squares = np.broadcast_to(scale[:, None, None] ** 2, layer.inside)[None]
         norm = np.sqrt(MORE * replace(layer, weight=layer.weight**2).map(squares)[0])
     else:
         steep = (np.abs(layer.weight) * scale[:, None, None]).max((1, 2, 3))
         norm = np.broadcast_to(steep[:, None, None], layer.outside)
-    lower, upper = before[-1].outside
-    away = up(np.abs((lower + upper) / 2 - at_image[0])) + wrong
-    return np.asarray(MORE * (share * norm * ball.eps + layer.map(away[None], "absolute")[0]))
+    at_image, wrong = ball.centre[None], np.zeros(normalise.inside)
+    for step in before:
+        assert isinstance(step.layer, Affine)
+        assert step.errors is not None
+        at_image = step.layer.map(at_image) + step.layer.bias
+        wrong = MORE * (step.layer.map(wrong[None], "absolute")[0] + step.errors.deployed + 2 * step.errors.own)
+    value = layer.map(at_image)[0] + layer.bias
+    return value, np.asarray(MORE * (share * norm * ball.eps + layer.map(wrong[None], "absolute")[0]))
 
 
 def ceiling(network: Network) -> float:
