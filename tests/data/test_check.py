@@ -214,7 +214,8 @@ def test_pictures_of_several_sizes_are_not_damaged_but_what_is_is(folder: Path) 
         Image.new("RGB", size, "red").save(folder / "toys" / f"{name}.png")
     found, said = run(f"folder:{folder}/toys")
     assert (found["sizes"], found["readable"]) == (None, True)
-    assert "2 differ from the first: fine as outliers, which are fitted to the in-distribution's size" in said
+    assert "2 differ from the first" in said
+    assert "data.image" in said
     assert "3 of all 3" in said
     assert "damaged" not in said
     (folder / "toys" / "d.png").write_bytes(b"no picture")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from prood.data import ImageSet, noise_source, source, sources
+from prood.data import ImageSet, file_source, noise_source, read_folder, source, sources
 from prood.data.preview import preview, sheet
 from prood.errors import ProodError, UnknownName, Unsupported
 
@@ -83,6 +83,16 @@ def test_noise_is_small_and_in_colour_unless_it_is_to_be_like_a_set(folder: Path
     preview("fog", count=5, seed=2)
     preview("fog", count=6, like="toys:test")
     assert asked == [(5, (3, 32, 32), 2), (6, (3, 2, 4), 0)]
+
+
+def test_photographs_of_several_sizes_are_shown_as_squares(folder: Path) -> None:
+    file_source("folder", description="")(read_folder)
+    for number, size in enumerate([(60, 40), (30, 50)]):
+        (folder / "photos").mkdir(exist_ok=True)
+        Image.new("RGB", size, (9, 99, 199)).save(folder / "photos" / f"{number}.png")
+    drawn = Image.open(preview("folder:photos", folder / "x.png", scale=1))
+    assert drawn.size == (2 * 98 + 2, 98 + 2)
+    assert drawn.getpixel((50, 50)) == (9, 99, 199)
 
 
 def test_what_cannot_be_written_is_refused(folder: Path) -> None:

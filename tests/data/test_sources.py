@@ -29,9 +29,11 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict:
 def test_names_lists_every_source_with_splits_and_a_description() -> None:
     listed = {entry.name: entry.splits for entry in names() if entry.description and entry.public is None}
     assert listed == {
+        "csv": ("PATH",),
         "digits": ("train", "validation", "test"),
         "faces": ("test",),
         "folder": ("PATH",),
+        "hf": ("PATH",),
         "left-out": ("test",),
         "made": (),
         "materials": ("test",),

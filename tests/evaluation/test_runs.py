@@ -64,6 +64,7 @@ def test_the_in_distribution_is_the_test_split_of_the_training_data(tmp_path):
         ("cifar10:train", "cifar10:test"),
         ("folder:train/mine/train", "folder:train/mine/test"),
         ("npz:mine/train.npz", "npz:mine/test.npz"),
+        ("csv:mine/train.csv", "csv:mine/test.csv"),
         ("npz:mine/strain.npz", None),
         ("npz:train/mine.npz", None),
         ("cifar10:test", None),

@@ -2,6 +2,7 @@
 
 from prood.data import bundled  # noqa: F401 – importing it, as those of the public sets, registers its sources
 from prood.data.augment import Augment
+from prood.data.formats import huggingface, table  # noqa: F401
 from prood.data.formats.arrays import read_npz
 from prood.data.formats.folder import read_folder
 from prood.data.formats.mosaic import read_mosaic

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prood.data.catalog import Facts
 from prood.data.download import say
-from prood.data.formats.folder import OtherShape
+from prood.data.formats.keeping import OtherShape
 from prood.data.sources import find, open_set, split_of
 from prood.data.stored import Images
 from prood.errors import NotFound, ProodError, Unsupported
@@ -81,8 +81,8 @@ def _findings(name: str, facts: Facts | None, console: Console, everything: bool
     chosen = images.subset(SAMPLE, 0) if sampled else images
     histogram, damaged = _histogram(chosen, console)
     if others := sum(isinstance(fault, OtherShape) for fault in damaged):
-        fitted_to = "fitted to the in-distribution's size; an in-distribution must have one size"
-        yield Finding(name, "sizes", f"{others:,} differ from the first: fine as outliers, which are {fitted_to}")
+        fitted_to = "outliers are fitted to the in-distribution; for an in-distribution, write data.image in the recipe"
+        yield Finding(name, "sizes", f"{others:,} differ from the first: {fitted_to}")
         fitted = open_set(name, like=images)
         histogram, damaged = _histogram(fitted.subset(SAMPLE, 0) if sampled else fitted, console)
     good = len(chosen) - len(damaged)

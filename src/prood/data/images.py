@@ -31,8 +31,8 @@ class Choosable:
     def take(self, rows: Rows) -> Tensor:
         raise NotImplementedError
 
-    def prepared(self) -> Self:
-        """The set as it is read fastest."""
+    def prepared(self, *, often: bool = False) -> Self:
+        """The set as it is read fastest, if it is read `often`."""
         return self
 
     def marks(self) -> list[bytes]:

@@ -34,7 +34,9 @@ def stream(images: Images, order: Order, device: torch.device, *, workers: int |
     """The batches of `images` in this order; `workers` is the number of processes that read what stays on disk."""
     if isinstance(images, StoredSet):
         if images.bytes > IN_MEMORY:
-            return _FromDisk(images.prepared(), order, device, default_workers() if workers is None else workers)
+            return _FromDisk(
+                images.prepared(often=True), order, device, default_workers() if workers is None else workers
+            )
         images = images.load()
     return _OnDevice(images, order, device)
 

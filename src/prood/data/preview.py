@@ -9,11 +9,13 @@ from PIL import Image
 from torch import Tensor
 
 from prood import atomic
+from prood.data.formats.keeping import OtherShape
 from prood.data.sources import find, open_set
 from prood.errors import BadValue, NoAccess, Unsupported
 
 _WIDTH = 1000  # of a sheet, about
 _GAP = 2
+_SQUARES = (3, 96, 96)
 
 
 def preview(
@@ -27,14 +29,19 @@ def preview(
 ) -> Path:
     """Write a sheet of a seeded choice of images as a PNG and return its path, by default the set's name.
 
-    `like` names the set whose image size noise and photographs of all sizes take; noise is else 32×32 in colour.
+    `like` names the set whose image size noise and photographs of all sizes take. Without it, noise is 32×32 in colour,
+    and photographs are squares of 96 pixels.
     """
     path = path or Path(re.sub(r"[^\w.-]", "-", name) + ".png")
     if path.suffix.lower() != ".png" or path.is_dir():
         raise BadValue(f"cannot write the preview to {path}: name a file that ends in .png")
     shape = (3, 32, 32) if find(name).splits == () else None  # noise has none of its own
     shape = shape if like is None else open_set(like).shape
-    picture = sheet(open_set(name, shape=shape, count=count, seed=seed).subset(count, seed).load().images, scale)
+    try:
+        images = open_set(name, shape=shape, count=count, seed=seed).subset(count, seed).load().images
+    except OtherShape:  # a folder of photographs: all of them are shown as squares
+        images = open_set(name, shape=_SQUARES).subset(count, seed).load().images
+    picture = sheet(images, scale)
     try:
         with atomic.replacing(path) as aside:
             picture.save(aside, format="PNG")

@@ -54,6 +54,7 @@ class _Entry:
     make_like: MakeLike | None = None
 
 
+_TRAINED_ON = 2**32
 _REGISTRY: dict[str, _Entry] = {}
 
 
@@ -183,7 +184,8 @@ def open_set(
         if entry.make_noise is not None:
             return entry.make_noise(count, shape, seed)
         assert entry.make_like is not None
-        return entry.make_like(count, shape if like is None else like, seed)
+        # What is trained on and what is tested on are not the same images, though both are asked for with seed 0.
+        return entry.make_like(count, shape if like is None else like, seed + (_TRAINED_ON if split == "train" else 0))
     if entry.read_file is not None or entry.read_pictures is not None:
         if not rest:
             raise BadValue(f"'{name}' names no file: write '{key}:PATH'")

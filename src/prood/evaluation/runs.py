@@ -138,6 +138,6 @@ def part_of(name: str, like: ImageSet, limit: int | None, seed: int, damaged: Da
 
 
 def counterpart(trained_on: str | None) -> str | None:
-    """The test set of cifar10:train, folder:mine/train or npz:mine/train.npz; None where the name does not tell."""
+    """The test set of cifar10:train, folder:mine/train or csv:mine/train.csv; None where the name does not tell."""
     name, found = re.subn(r"(?<=[:/])train(?=(\.npz|\.csv)?$)", "test", trained_on or "")
     return name if found else None

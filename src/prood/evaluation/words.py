@@ -32,7 +32,7 @@ def set_name(name: str) -> str:
     if rest in ("", "test"):
         return source
     folder, slash, file = rest.rpartition("/")
-    split = file.removesuffix(".npz")
+    split = file.removesuffix(".npz").removesuffix(".csv")
     if slash and split in ("train", "test"):
         return PurePosixPath(folder).name + ("" if split == "test" else f":{split}")
     return PurePosixPath(rest).stem if "." in rest or slash else name

@@ -156,7 +156,7 @@ def portable(value: Any, key: str = "") -> Any:
     if "/" not in rest or not (colon or key.endswith("_run") or rest.startswith(("/", "~"))):
         return value
     parts = PurePosixPath(rest).parts
-    kept = parts[-2:] if parts[-1].removesuffix(".npz") in ("train", "test") else parts[-1:]
+    kept = parts[-2:] if parts[-1].removesuffix(".npz").removesuffix(".csv") in ("train", "test") else parts[-1:]
     return source + colon + "/".join(kept)
 
 

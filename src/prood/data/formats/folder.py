@@ -4,36 +4,23 @@ import hashlib
 import os
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from PIL import Image
 from torch import Tensor
 
 from prood.data.formats.keeping import Own, own_set
-from prood.data.formats.pictures import (
-    BILINEAR,
-    ClosedPicture,
-    DamagedPicture,
-    Unreadable,
-    crop,
-    decode,
-    fit,
-    own_shape,
-)
+from prood.data.formats.pictures import BILINEAR, DamagedPicture, crop, decode, fit
 from prood.data.images import Shape, fingerprint
 from prood.data.sources import picture_source
 from prood.data.stored import Damage, StoredSet
-from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
+from prood.errors import Damaged, NoAccess, NotFound, Unsupported
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")
-
-
-class OtherShape(Mismatch):
-    """A good picture of another shape than the first one of its set."""
 
 
 class Names:
@@ -68,81 +55,87 @@ class Names:
 class Tree:
     """Reads pictures below a folder, named relative to it; a damaged one is refused by name.
 
-    `size` says how a picture gets its shape: fitted, cut from the centre, or as it is (any other is refused).
+    `size` says how a picture gets its shape: fitted, or cut from the centre.
     """
 
     root: Path
     files: Names
     shape: Shape
-    size: Literal["fit", "crop", "own"] = "fit"
+    size: Literal["fit", "crop"] = "fit"
     filters: tuple[Image.Resampling, ...] = (BILINEAR,)  # of several, one is drawn by a hash of the name
     cut: int = 0  # rows of pixels that are cut off at the bottom
-    own: bool = False  # the user's: turned as the EXIF data say, looked at for changes, and closed files are left out
+
+    left_out: ClassVar = (DamagedPicture,)
 
     def __len__(self) -> int:
         return len(self.files)
-
-    @property
-    def left_out(self) -> tuple[type[Unreadable], ...]:
-        return (DamagedPicture, ClosedPicture) if self.own else (DamagedPicture,)
 
     def title(self, row: int) -> str:
         return self.files[row]
 
     def read(self, row: int) -> Tensor:
         name = self.files[row]
-        image = self.picture(row)
+        path = self.root / name
+        image = decode(path, upright=False)
         if self.cut:
             if image.height <= self.cut:
-                raise Damaged(
-                    f"the image {self.root / name} has {image.height} rows of pixels, {self.cut} of which are cut off"
-                )
+                raise Damaged(f"the image {path} has {image.height} rows of pixels, {self.cut} of which are cut off")
             image = image.crop((0, 0, image.width, image.height - self.cut))
-        if self.size == "own":
-            shape = own_shape(image)
-            # A grey picture in a colour set loses nothing; a colour picture in a grey set would.
-            if shape[1:] != self.shape[1:] or shape[0] > self.shape[0]:
-                raise OtherShape(
-                    f"the image {self.root / name} has the shape {shape}, but others have {self.shape}: to fit all of "
-                    "them, write data.image = [3, 64, 64] in the recipe, shape=(3, 64, 64) in Python, or --like NAME "
-                    "in 'prood data preview'"
-                )
         draw = int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:4], "little")
         how = self.filters[draw % len(self.filters)]
         return (crop if self.size == "crop" else fit)(image, self.shape, how)
 
-    def picture(self, row: int) -> Image.Image:
-        path = self.root / self.files[row]
-        image = decode(path, upright=self.own)
-        if image.size == (1, 1):
-            raise DamagedPicture(str(path), "it is a single pixel, which shows nothing")
-        return image
+    def origin(self) -> str:
+        return self._fingerprint
 
     def fingerprint(self) -> str:
         """Over the names, the sizes of the files and what is done to the pictures."""
         return self._fingerprint
 
-    def origin(self) -> str:
-        """Of the user's own pictures also over when each was changed: they are edited, public sets are not."""
-        if not self.own:
-            return self._fingerprint
-        stats = torch.tensor([self._stat(name) for name in self.files])
-        return fingerprint(self.files.digest(), stats, self.shape, self.size, [int(f) for f in self.filters])
-
-    def _stat(self, name: str) -> tuple[int, int, int]:
-        try:
-            stat = os.stat(self.root / name)
-        except OSError:
-            return -1, -1, -1  # reading it will say why
-        return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns  # the last one sees a change of permissions
-
     @cached_property
     def _fingerprint(self) -> str:
-        try:
-            sizes = torch.tensor([os.stat(os.path.join(self.root, name)).st_size for name in self.files])
-        except OSError as error:
-            raise NoAccess(f"cannot read the image {error.filename}: {error.strerror}") from error
+        sizes = _sizes(self.root, self.files)
         return fingerprint(self.files.digest(), sizes, self.shape, self.size, [int(f) for f in self.filters], self.cut)
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """The user's own pictures, named relative to a folder, or anywhere."""
+
+    root: Path
+    files: Names
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def title(self, row: int) -> str:
+        return self.files[row]
+
+    def picture(self, row: int) -> Image.Image:
+        return decode(self.root / self.files[row])
+
+    def fingerprint(self) -> str:
+        """Over the names and the sizes of the files."""
+        return fingerprint(self.files.digest(), _sizes(self.root, self.files))
+
+    def origin(self) -> str:
+        """Also over when each file was changed, which moves with it to no other machine."""
+        return fingerprint(self.files.digest(), torch.tensor([_stat(self.root, name) for name in self.files]))
+
+
+def _sizes(root: Path, files: Names) -> Tensor:
+    try:
+        return torch.tensor([os.stat(os.path.join(root, name)).st_size for name in files])
+    except OSError as error:
+        raise NoAccess(f"cannot read the image {error.filename}: {error.strerror}") from error
+
+
+def _stat(root: Path, name: str) -> tuple[int, int, int]:
+    try:
+        stat = os.stat(os.path.join(root, name))
+    except OSError:
+        return -1, -1, -1  # reading it will say why
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns  # the last one sees a change of permissions
 
 
 @picture_source("folder", description="your own: a folder of pictures, perhaps with a subfolder for each class")
@@ -154,39 +147,12 @@ def read_folder(path: Path, shape: Shape | None = None, damaged: Damage = "refus
     `damaged="skip"`: the set's `skipped` lists them.
     """
     files = find_pictures(path)
-    name = f"folder:{path}"
+    own = Own(Files(path, files), f"folder:{path}", os.path.abspath(path), shape)
     if any("/" not in file for file in files):
-        return tree_set(name, path, files, shape, damaged)
+        return own_set(own, damaged)
     classes = subfolders(path)
     label = {folder: number for number, folder in enumerate(classes)}
-    labels = torch.tensor([label[file.partition("/")[0]] for file in files])
-    return tree_set(name, path, files, shape, damaged, labels, classes)
-
-
-def tree_set(
-    name: str,
-    root: Path,
-    files: Names,
-    shape: Shape | None,
-    damaged: Damage,
-    labels: Tensor | None = None,
-    classes: tuple[str, ...] | None = None,
-) -> StoredSet:
-    """The set of these pictures of the user's own, decoded once; without a shape it is that of the first good one."""
-    tree = Tree(root, files, shape or (1, 2, 2), "fit" if shape else "own", own=True)
-    if shape is None:
-        tree = replace(tree, shape=_first_shape(tree))
-    return own_set(Own(tree, name, os.path.abspath(root), tree.size), damaged, labels, classes)
-
-
-def _first_shape(tree: Tree) -> Shape:
-    fault = None
-    for row in range(len(tree)):
-        try:
-            return own_shape(tree.picture(row))
-        except Unreadable as error:
-            fault = fault or error
-    raise fault or NotFound(f"{tree.root} holds no pictures")
+    return own_set(own, damaged, torch.tensor([label[file.partition("/")[0]] for file in files]), classes)
 
 
 def find_pictures(root: Path, *parts: str) -> Names:
