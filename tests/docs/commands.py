@@ -16,7 +16,7 @@ from prood.pretrained import names
 from prood.training import load_recipe
 
 ROOT = Path(__file__).parents[2]
-LONG = {"quickstart", "compare", "reproduce"}  # minutes to hours
+LONG = {"quickstart", "compare", "reproduce", "guard", "init"}  # minutes to hours
 SMALL = {
     "train": ["--set", "train.epochs=0.01", "--set", "train.decay_from=0.005"],
     "train ccu": ["--set", "train.components=3", "--set", "train.fit_images=200"],

@@ -17,7 +17,7 @@ Classifier = Annotated[
 Outside = Annotated[
     str | None, Option(help="Images of other things: a folder, or a set by name. Default: made outliers, much weaker.")
 ]
-Eps = Annotated[float | None, Option(help="Radius of the proofs, e.g. 0.01. Default: by the images.")]
+Eps = Annotated[str | None, Option(help="Radius of the proofs: 0.01, 8/255 … Default: by the images.")]
 Size = Annotated[str | None, Option(help="Size of the discriminator, e.g. photo-XS. Default: by the time.")]
 Epochs = Annotated[float | None, Option(help="Epochs of its training. Default: by the time.")]
 Accept = Annotated[float | None, Option(help="Share of the images inside to accept. Default: 0.95.")]
@@ -66,7 +66,13 @@ def guard(
     """
     from prood import guarding
 
-    choices: dict[str, Any] = {"eps": eps, "size": size, "epochs": epochs, "accept": accept, "provable": provable}
+    choices: dict[str, Any] = {
+        "eps": _radius(eps),
+        "size": size,
+        "epochs": epochs,
+        "accept": accept,
+        "provable": provable,
+    }
     choices |= {
         "minutes": minutes,
         "seed": seed,
@@ -107,7 +113,13 @@ def init(
     """Write the recipe that 'prood guard' would use, every key with its meaning, for you to edit."""
     from prood import guarding
 
-    choices: dict[str, Any] = {"eps": eps, "size": size, "epochs": epochs, "accept": accept, "provable": provable}
+    choices: dict[str, Any] = {
+        "eps": _radius(eps),
+        "size": size,
+        "epochs": epochs,
+        "accept": accept,
+        "provable": provable,
+    }
     choices |= {
         "minutes": minutes,
         "seed": seed,
@@ -117,6 +129,17 @@ def init(
     choices["options"] = _options(weights, image, mean, std)
     print(guarding.init(out, classifier, inside=inside, outside=outside, device=device, **choices))
     print(f"wrote {out}: edit it, then prood guard --recipe {out} --run FOLDER")
+
+
+def _radius(text: str | None) -> float | None:
+    from prood.evaluation import parse_radii
+
+    if text is None:
+        return None
+    (eps, *more) = parse_radii(text)
+    if more:
+        raise BadValue(f"--eps takes one radius, not {text!r}: it is what the discriminator is trained for")
+    return eps
 
 
 def _options(weights: Path | None, image: str | None, mean: str | None, std: str | None) -> Any:

@@ -88,7 +88,8 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
     if about.threshold is None or not (folder / CALIBRATION_FILE).is_file():
         detector, asked = Detector(model, device=processes.device(site.device)), site.study.asked
         schedule = asked.schedule(_samples(site, detector) if asked.fitted else [], detector.shift)
-        detector.calibrate(data.load(images, shape=detector.shape), accept=asked.accept, level=asked.level, provable=schedule)
+        inside = data.load(images, shape=detector.shape)
+        detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
         keep(detector, folder, about)
         about = load(folder)[1]
     site.console.print(f"{node.name:<14} accepts {about.tpr:.0%} of {images}: confidence ≥ {about.threshold:.4f}")

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import weakref
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
@@ -79,7 +80,7 @@ class _Note:
 class CacheReader:
     """Images that lie in a file one after the other; each process opens it when it first reads.
 
-    It is read and not mapped, where the system can: the pages of a map count as the process's memory, gigabytes of them.
+    It is read and not mapped, where the system can: the pages of a map count as the process's memory.
     """
 
     file: Path
