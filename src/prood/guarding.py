@@ -17,7 +17,7 @@ from prood.evaluation import read_results
 from prood.models import WrapOptions, read_metadata
 from prood.report import card
 from prood.studies import publish
-from prood.studies.guarding.asked import Asked, look, sets
+from prood.studies.guarding.asked import Asked, look, set_name, sets
 from prood.studies.guarding.checking import check_classifier
 from prood.studies.guarding.parts import Parts, make_parts, read_parts
 from prood.studies.guarding.plan import Estimate, in_what_is_left, plan
@@ -121,8 +121,8 @@ def init(
 def _asked(
     classifier: str | Path | None, inside: str | Path | None, outside: str | Path | None, choices: Choices
 ) -> Asked:
-    texts = [None if one is None else str(one) for one in (inside, outside, classifier)]
-    return Asked(texts[0] or "", texts[1], texts[2], **choices)
+    sets = [None if one is None else set_name(str(one)) for one in (inside, outside)]
+    return Asked(sets[0] or "", sets[1], None if classifier is None else str(classifier), **choices)
 
 
 def _recipe(
@@ -142,7 +142,7 @@ def _recipe(
         return before, None
     if given is not None:
         recipe = load_recipe(str(given))
-        if asked != Asked(asked.inside):
+        if asked != Asked(""):
             raise BadValue("a recipe says everything: leave out the other options, or edit it")
         table_of(recipe)
     else:
@@ -200,7 +200,8 @@ def _finished(lab: Lab, folder: Path, recipe: Recipe) -> Guarded:
     results.report(folder / REPORT)
     published = folder / "published.json"
     publish(folder, published, command="prood guard", title="Guarded", outside=lab.against)
-    write_text(folder / CARD, card(read_one(published), read_metadata(folder), name=str(folder)))
+    text = card(read_one(published), read_metadata(folder), name=str(folder))
+    write_text(folder / CARD, f"{text}\n## Verdict\n\n{facts.paragraph()}\n")
     return Guarded(Detector.load(folder), facts, folder)
 
 

@@ -29,7 +29,7 @@ def sets(tmp_path_factory):
 
 
 def asked(sets, **choices):
-    return Asked(str(sets / "squares.npz"), str(sets / "ramps.npz"), **choices)
+    return Asked(f"npz:{sets}/squares.npz", f"npz:{sets}/ramps.npz", **choices)
 
 
 def test_a_plan_keeps_to_its_time_and_to_what_is_asked_for(sets):
@@ -66,9 +66,12 @@ def test_what_cannot_be_done_in_the_time_is_refused(sets):
 
 def test_sets_that_cannot_be_guarded_are_refused(sets):
     with pytest.raises(BadValue, match="labels"):
-        look(Asked(str(sets / "ramps.npz")))
+        look(Asked(f"npz:{sets}/ramps.npz"))
     with pytest.raises(Mismatch, match="9×9"):
-        look(Asked(str(sets / "squares.npz"), str(sets / "large.npz")))
+        look(Asked(f"npz:{sets}/squares.npz", f"npz:{sets}/large.npz"))
+    assert set_name(str(sets / "ramps.npz")) == f"npz:{sets}/ramps.npz"
+    assert set_name(str(sets)) == f"folder:{sets}"
+    assert set_name("digits:train") == "digits:train"
     with pytest.raises(UnknownName, match="no/such"):
         set_name("no/such")
     with pytest.raises(BadValue, match="2"):

@@ -64,7 +64,7 @@ class Found:
 
 def look(asked: Asked) -> Found:
     """Open everything once; what cannot work is refused now."""
-    first = data.open_set(set_name(asked.inside), split="train")
+    first = data.open_set(asked.inside, split="train")
     own = _typical(first)
     classes = None
     if asked.classifier is None:
@@ -145,7 +145,7 @@ def _fitted(name: str | None, image: Sequence[int], damaged: Damage) -> Images |
     if name is None:
         return None
     shape = (image[0], image[1], image[2])
-    found = data.open_set(set_name(name), shape=shape, split="train", damaged=damaged)
+    found = data.open_set(name, shape=shape, split="train", damaged=damaged)
     if found.shape != shape:
         have, take = ("×".join(map(str, sides)) for sides in (found.shape, shape))
         fault = f"{found.name} has images of {have}, and the guarded classifier takes {take}"
