@@ -31,8 +31,9 @@ ALLOWED = {
     "export": {"detector", "models", "bounds"},
     "serve": {"models", "bounds", "data", "attacks", "detector"},
     "wrapping": {"models", "data", "training", "detector"},
-    "studies": {"bounds", "models", "data", "methods", "training", "attacks", "evaluation", "detector"},
+    "studies": {"bounds", "models", "data", "methods", "training", "attacks", "evaluation", "detector", "wrapping"},
     "report": {"evaluation", "models", "data", "studies"},
+    "guarding": {"data", "models", "detector", "training", "evaluation", "studies", "report"},
     "cli": {
         "pretrained",
         "bounds",
@@ -49,6 +50,7 @@ ALLOWED = {
         "serve",
         "export",
         "wrapping",
+        "guarding",
     },
 }
 EXCEPTIONS = {"evaluation": {"report"}}  # `Results.report(…)` loads it when it is called

@@ -12,12 +12,14 @@ from prood.version import __version__
 if TYPE_CHECKING:
     from prood.detector import Detector
     from prood.evaluation import evaluate
+    from prood.guarding import guard
     from prood.models import Discriminator, ProoD, discriminator
     from prood.training import combine, load_recipe, train
 
 _ROOMS = {
     "detector": ("Detector",),
     "evaluation": ("evaluate",),
+    "guarding": ("guard",),
     "models": ("Discriminator", "ProoD", "discriminator"),
     "training": ("combine", "load_recipe", "train"),
 }
@@ -31,6 +33,7 @@ __all__ = [
     "combine",
     "discriminator",
     "evaluate",
+    "guard",
     "load",
     "load_recipe",
     "train",

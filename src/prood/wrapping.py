@@ -1,49 +1,33 @@
 """Guard somebody else's classifier with a discriminator of ours: ProoD-S (Algorithm 2), as a run's folder."""
 
 import json
-from dataclasses import InitVar, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from prood import data, processes
+from prood import processes
+from prood.data.images import Shape
 from prood.detector import Detector
-from prood.detector.files import save_calibration
 from prood.errors import BadValue, Damaged, Mismatch
-from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, save
-from prood.models.wrapped import Wrapped, open_beside, trial_images
+from prood.models import Discriminator, ProoD, WrapOptions, load, save
+from prood.models.wrapped import Wrapped, open_beside, open_classifier, trial_images
 from prood.training import Run
+from prood.training.joint import join
 
 
 @dataclass(frozen=True, eq=False)
 class Guarded:
     """What `wrap` made: the detector as it was loaded from its folder, and a look at its classifier.
 
-    The discriminator looks at averages of `averages`×`averages` pixels. `accuracy` is that on the calibration images,
-    where they have labels: a low one tells of a wrong preprocessing.
+    The discriminator looks at averages of `averages`×`averages` pixels.
     """
 
     detector: Detector
     classifier: Wrapped
     averages: int = 1
-    accuracy: float | None = None
-
-
-@dataclass(frozen=True)
-class Calibrate:
-    """Set the threshold by the image set `images`, in-distribution and not trained on, as `Detector.calibrate` does."""
-
-    images: str
-    accept: float = 0.95
-    level: float = 0.95
-    tpr: InitVar[float | None] = None  # the names before
-    confidence: InitVar[float | None] = None
-
-    def __post_init__(self, tpr: float | None, confidence: float | None) -> None:
-        for name, value in (("accept", tpr), ("level", confidence)):
-            if value is not None:
-                object.__setattr__(self, name, value)
 
 
 def wrap(
@@ -53,7 +37,6 @@ def wrap(
     *,
     shift: float,
     options: WrapOptions | None = None,
-    calibrate: Calibrate | None = None,
     device: str | None = None,
 ) -> Guarded:
     """A classifier (see `prood.models.open_classifier` for its names), guarded, in the folder `run`.
@@ -66,8 +49,6 @@ def wrap(
         raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     side = g.image[1]
     f, g, names = open_beside(classifier, g, options=options)
-    detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
-    accuracy = None if calibrate is None else _calibrated(detector, calibrate)
     chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
     kept = {key: value for key, value in chosen.items() if value is not None}
     resolved: dict[str, Any] = {
@@ -76,20 +57,25 @@ def wrap(
         "discriminator_run": str(discriminator),
         "shift": shift,
         "options": {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()},
-        "calibrate": None if calibrate is None else calibrate.images,
         "evaluate": (about.recipe or {}).get("evaluate", {}),
     }
-    folder = Run(run)
-    folder.open(resolved, resume=False, at_once=True)
-    save_calibration(detector, folder.folder)  # first: with the model's file the run is complete
     facts: dict[str, Any] = {"eps": about.eps, "inside": about.inside, "data": about.data, "recipe": resolved}
-    facts |= {
-        "classes": None if names is None else list(names),
-        "threshold": detector.threshold,
-        "accept": detector.accept,
-    }
-    save(detector.model, folder.model, **facts)
-    return Guarded(_loaded_again(detector, folder), f, g.image[1] // side, accuracy)
+    facts |= {"classes": None if names is None else list(names)}
+    folder, fault = Run(run), f"{classifier} does not take the images of {discriminator}"
+    join(ProoD(f, g, shift), folder, facts, fault=fault)
+    _check_again(folder, f, g.image)
+    return Guarded(Detector.load(folder.folder, device=processes.device(device)), f, g.image[1] // side)
+
+
+def open_into(run: str | Path, classifier: str | Path, image: Shape, *, options: WrapOptions | None = None) -> Wrapped:
+    """A classifier alone in a run's folder, as `combine` takes it, for a joint model's images of this shape."""
+    f, names = open_classifier(classifier, image, options=options)
+    folder = Run(run)
+    resolved = {"method": "open", "classifier": str(classifier), "image": list(image)}
+    folder.open(resolved, resume=False, at_once=True)
+    save(f, folder.model, classes=None if names is None else list(names), image=list(image), recipe=resolved)
+    _check_again(folder, f, image)
+    return f
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
@@ -108,26 +94,14 @@ def read_classes(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _calibrated(detector: Detector, by: Calibrate) -> float | None:
-    """Set the threshold; the accuracy on the same images, if they are labelled."""
-    images = data.load(by.images, shape=detector.shape)
-    if images.shape != detector.shape:
-        raise Mismatch(f"{by.images} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
-    images = images.numbered_as(detector.classes)
-    detector.calibrate(images, accept=by.accept, level=by.level)
-    if images.labels is None or int(images.labels.max()) >= detector.count:
-        return None
-    return float((detector.predict(images).label == images.labels.numpy()).mean())
-
-
-def _loaded_again(detector: Detector, folder: Run) -> Detector:
+def _check_again(folder: Run, classifier: nn.Module, image: Shape) -> None:
     """A package that builds another network than it gave would otherwise be met by whoever deploys it."""
-    again = Detector.load(folder.folder, device=detector.device)
-    images = trial_images(detector.shape).to(detector.device)
+    again, _ = load(folder.folder)
+    again = again.classifier if isinstance(again, ProoD) else again
+    images = trial_images(image)
     with torch.no_grad():
-        before, after = detector.joint().logits(images), again.joint().logits(images)
+        before, after = classifier.cpu().eval()(images), again(images)
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
-        (folder.folder / MODEL_FILE).unlink()
+        folder.model.unlink()
         folder.recipe.unlink()
-        raise Mismatch("the classifier gives other logits once its folder is loaded: export it to ONNX, and wrap that")
-    return again
+        raise Mismatch("the classifier gives other logits once its folder is loaded: export it to ONNX, and name that")

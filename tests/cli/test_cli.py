@@ -33,9 +33,17 @@ def test_train_combine_and_info(prood, tiny, tmp_path):
         "--set",
         "train.eps=0.1",
     )
-    assert (code, out) == (0, f"wrote {runs['discriminator']}\n")
+    assert code == 0
+    estimate, wrote = out.splitlines()
+    assert estimate.startswith("estimate on")
+    assert wrote == f"wrote {runs['discriminator']}"
     arguments = ("--recipe", tiny, "--run", runs["prood"], "--discriminator", runs["discriminator"], "--shift", 1.5)
-    assert prood("train", "prood", *arguments)[0] == 0
+    threshold = ("--calibrate", f"npz:{tiny.parent}/in.npz", "--accept", 0.9)
+    code, out, _ = prood("train", "prood", *arguments, *threshold)
+    assert code == 0
+    assert f"accepts 90% of npz:{tiny.parent}/in.npz" in out
+    assert load(runs["prood"])[1].accept == 0.9
+    assert prood("train", "prood", *arguments, *threshold, "--resume")[0] == 0  # nothing to train, and the same again
     parts = ("--classifier", runs["plain"], "--discriminator", runs["discriminator"])
     assert prood("combine", *parts, "--shift", 2, "--run", runs["combined"])[0] == 0
 
@@ -124,6 +132,20 @@ def test_bad_input_is_one_line_and_exit_code_2(prood, tmp_path, monkeypatch, wor
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert not (tmp_path / "x" / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_an_estimate_stops_there(prood, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (("discriminator", "--estimate"), ("prood", "--dry-run"), ("plain", "--estimate", "--run", "x")):
+        code, out, err = prood("train", *words, "--recipe", tiny)
+        assert (code, err) == (0, "")
+        assert "3 steps" in out
+        assert out.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    code, _, err = prood("train", "plain", "--recipe", tiny)
+    assert code == 2
+    assert "--run" in err
 
 
 def test_an_unknown_method_is_refused(prood):

@@ -16,12 +16,13 @@ from prood.pretrained import names
 from prood.training import load_recipe
 
 ROOT = Path(__file__).parents[2]
-LONG = {"quickstart", "compare", "reproduce"}  # minutes to hours
+LONG = {"quickstart", "compare", "reproduce", "guard", "init"}  # minutes to hours
 SMALL = {
     "train": ["--set", "train.epochs=0.01", "--set", "train.decay_from=0.005"],
     "train ccu": ["--set", "train.components=3", "--set", "train.fit_images=200"],
     "evaluate": ["--limit", "2", "--attacks", "fast"],
     "certify": ["--limit", "2"],
+    "predict": ["--limit", "2"],
     "calibrate": ["--limit", "2"],
     "asymptotics": ["--directions", "10", "--adversarial", "2"],
 }
@@ -96,7 +97,7 @@ def _check_prood(words: list[str]) -> None:
     if words[1] == "data" and words[2] in ("fetch", "check"):
         for name in words[3:]:
             find(name)
-    if words[1] == "certify" and "/" not in (model := str(option(words, "--model"))):
+    if words[1] in ("certify", "predict") and "/" not in (model := str(option(words, "--model"))):
         assert model in names(), model
 
 

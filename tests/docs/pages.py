@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"python", "bash", "toml", "text"}
 """What is run, what is run word by word, a file that the page shows, and what something printed."""
-REASONS = {"needs a GPU", "needs the network", "takes hours"}
+REASONS = {"needs a GPU", "needs the network", "takes minutes", "takes hours"}
 """Why a block may stay without being run; the page's source says it in a comment just above the block."""
 
 

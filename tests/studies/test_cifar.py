@@ -71,6 +71,7 @@ def shrunk(name: str) -> Recipe:
     recipe = load_recipe(name)
     for method in recipe.train:
         settings = ["train.epochs=1", "train.batch=16", "train.precision=float32", "train.compile=false"]
+        settings += [f"train.{key}=1" for key in recipe.train[method] if key.endswith("_ramp")]
         if name.endswith("-ibp"):  # intervals on noise: hardly a step, or the discriminator would collapse
             settings += ["train.drops=[]", "train.eps=0.00001", "train.kappa_ramp=0.1", "train.lr=0.00001"]
         else:

@@ -56,7 +56,7 @@ batch = 24
 lr = 0.003
 weight_decay = 5e-4
 eps = 0.05
-eps_ramp = 2
+eps_ramp = 0.25
 checkpoint_seconds = 0
 
 [joint]

@@ -48,7 +48,7 @@ epochs = 3
 batch = 24
 lr = 0.01
 eps = 0.05
-eps_ramp = 2
+eps_ramp = 0.25
 checkpoint_seconds = 0
 """
 KINDS: dict[str, tuple[type[nn.Module], type[Score]]] = {

@@ -8,7 +8,7 @@ import pytest
 from prood.data import Augment, find
 from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, CertifiedDiscriminator
-from prood.training import Recipe, TrainOptions, load_recipe, recipe_names
+from prood.training import Recipe, TrainOptions, explain_recipe, load_recipe, recipe_names
 from prood.training.recipe import parse
 
 
@@ -71,6 +71,25 @@ def test_the_paper_augments_alike_for_all(name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.own_augment == {}
     assert {recipe.augment_for(method) for method in METHODS} == {recipe.augment}
+
+
+def test_the_smallest_recipe_has_two_lines(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('data.inside = "digits"\ndata.outside = "photographs"\n')
+    recipe = load_recipe(str(file))
+    assert set(recipe.train) == OURS
+    for method in recipe.train:
+        assert recipe.options(method) == TrainOptions()
+        assert recipe.method(method) == METHODS[method]()
+        assert recipe.network(method).items() >= {"size": "S"}.items() or recipe.network(method) == {"name": "small"}
+    assert 'size = "S"' in explain_recipe(recipe)
+    assert recipe.with_settings("oe", ["train.epochs=3"]).options("discriminator") == TrainOptions()
+
+
+def test_the_rest_of_a_network_has_its_default() -> None:
+    recipe = parse(document(networks={"classifier": {"width": 4}, "discriminator": {"guard": 1.0}}), "own")
+    assert recipe.classifier == {"name": "small", "width": 4}
+    assert recipe.discriminator == {"size": "S", "guard": 1.0}
 
 
 def test_the_comment_at_the_head_is_the_description(tmp_path: Path) -> None:
@@ -370,7 +389,7 @@ def test_a_size_may_be_spelled_out() -> None:
         ("train.lr=nan", "lr must be a finite number, not nan"),
         ("evaluate.eps=[0.1, inf]", "eps must be a finite number, not inf"),
         ("evaluate.eps=[nan]", "eps must be a finite number, not nan"),
-        ("evaluate.eps=[-0.1]", "eps must be at least 0, not -0.1"),
+        ("evaluate.eps=[-0.1]", "eps must be at least 0 and at most 1, not -0.1"),
         ("evaluate.limit=-1", "limit must be at least 0, not -1"),
         ("train.epochs=1e300", "epochs must be above 0 and at most 1,000,000,000, not 1e[+]300"),
     ],
@@ -416,6 +435,17 @@ def test_refuses_wrong_settings_of_the_discriminator(setting: str, complaint: st
         changed("discriminator", setting)
 
 
+@pytest.mark.parametrize("ramp", ["eps_ramp", "kappa_ramp"])
+def test_a_ramp_ends_within_the_training(ramp: str) -> None:
+    """Else ε silently ends at a part of what was asked for."""
+    settings = ["train.epochs=5.5", "train.eps=0.3", "train.eps_ramp=2", f"train.{ramp}=25"]
+    with pytest.raises(BadValue, match=rf"{ramp} = 25.*5\.5.*train\.{ramp}=2\.75") as error:
+        load_recipe("quickstart").with_settings("discriminator", [*settings, "train.decay_from=2"])
+    assert ("0.066 instead of 0.3" in str(error.value)) == (ramp == "eps_ramp")
+    settings = ["train.epochs=5.5", "train.decay_from=2", "train.eps_ramp=5.5", "train.kappa_ramp=5.5"]
+    assert load_recipe("quickstart").with_settings("discriminator", settings).options("discriminator").epochs == 5.5
+
+
 def test_refuses_settings_of_an_unknown_method() -> None:
     with pytest.raises(ProodError, match=r"'prod'.*'prood'"):
         changed("prod", "train.epochs=5")
@@ -434,8 +464,9 @@ def test_refuses_settings_of_an_unknown_method() -> None:
         ({"data": {"inside": "digits:train"}}, "recipe 'mine' does not say which outside to use"),
         ({"data": {"outside": "smooth"}}, "does not say which inside to use"),
         ({"data": None}, "does not say which inside to use"),
-        ({"networks": {"classifier": {}}}, "does not say which discriminator to use"),
-        ({"networks": {"discriminator": {}}}, "does not say which classifier to use"),
+        ({"networks": {"discriminator": {"size": "XXS"}}}, r"\[networks.discriminator\].*'XXS'.*XS"),
+        ({"networks": {"discriminator": {"sise": "S"}}}, r"\[networks.discriminator\].*sise"),
+        ({"evaluate": {"eps": [8]}}, "eps must be at least 0 and at most 1, not 8"),
         ({"networks": {"classifier": "small", "discriminator": {}}}, "'classifier' in a recipe must be a table"),
         ({"data": "digits"}, "'data' in a recipe must be a table"),
         ({"train": {"plain": 5}}, "'plain' in a recipe must be a table"),

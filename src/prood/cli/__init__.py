@@ -14,7 +14,9 @@ from prood.cli.calibrating import calibrate
 from prood.cli.committee import committee
 from prood.cli.data import data
 from prood.cli.deploying import export, serve, wrap
+from prood.cli.guarding import guard, init
 from prood.cli.measuring import asymptotics, compare, evaluate
+from prood.cli.predicting import predict
 from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
 from prood.cli.showing import info, report, results
@@ -28,6 +30,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(guard)
+app.command()(init)
 app.command()(quickstart)
 app.command()(recipes)
 app.command(cls=ListsMethods)(train)
@@ -40,6 +44,7 @@ for one in (
     report,
     results,
     compare,
+    predict,
     certify,
     asymptotics,
     verify,

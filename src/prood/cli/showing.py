@@ -93,6 +93,7 @@ def _price(run: Path, about: "Metadata") -> list[RenderableType]:
 def info(run: Annotated[Path, MODEL]) -> None:
     """What a run or a model holds: networks, data and settings, how far training came, and its results."""
     from prood import evaluation, models, training
+    from prood.detector.answering import threshold_words
     from prood.report import results_table
 
     shown, results, file = console(), evaluation.read_results(run), models.model_path(run)
@@ -101,8 +102,7 @@ def info(run: Annotated[Path, MODEL]) -> None:
     if file.is_file():
         about = models.read_metadata(run)
         if about.threshold is not None:
-            share = "" if about.accept is None else f": {100 * about.accept:g}% of in-distribution images are not"
-            facts["threshold"] = f"an image is rejected below {about.threshold:g}{share}"
+            facts["threshold"] = threshold_words(about.threshold, about.accept)
         if file.with_suffix(".md").is_file():
             facts["model card"] = str(file.with_suffix(".md"))
     for key, value in facts.items():

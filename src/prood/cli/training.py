@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from prood.cli.options import Discriminator, Modules, Prior, RecipeName, Resume, console
+from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
+from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, console
 from prood.errors import BadValue
 
 
@@ -69,7 +70,7 @@ class ListsMethods(TyperCommand):
 
 def train(
     method: Annotated[str, Argument(metavar="METHOD", help="What to train; see above.")],
-    run: Annotated[Path, Option(help="Folder for the recipe, the metrics and the model.")],
+    run: Annotated[Path | None, Option(help="Folder for the recipe, the metrics and the model.")] = None,
     recipe: RecipeName = "quickstart",
     discriminator: Annotated[Path | None, Option(help="Joint models: the discriminator's run.")] = None,
     shift: Annotated[float | None, Option(help="Joint models: Δ, added to g. Default: the recipe's.")] = None,
@@ -86,9 +87,21 @@ def train(
         int | None,
         Option(help="Processes that read images which do not fit into memory. Default: by the cores.", min=0),
     ] = None,
+    estimate: Annotated[
+        bool, Option("--estimate", "--dry-run", help="Print the time and the memory it would take, and stop there.")
+    ] = False,
+    calibrate: Calibrate = None,
+    accept: Accept = None,
+    level: Level = None,
+    provable: Provable = None,
+    outside: Outside = None,
     module: Modules = None,
 ) -> None:
-    """Train a network by a recipe into a run's folder."""
+    """Train a network by a recipe into a run's folder.
+
+    A few steps are measured first, and one line says how long the training takes and how much memory at its peak.
+    With --calibrate a joint model gets its threshold at the end, as by 'prood calibrate'.
+    """
     from prood import processes, training
     from prood.studies.shift import choice_of_shift
 
@@ -96,11 +109,24 @@ def train(
     settings = [f"train.{key}={value}" for key, value in given.items() if value is not None]
     resolved = training.load_recipe(recipe, module or ()).with_settings(method, [*(set or ()), *settings])
     shift = choice_of_shift(shift, prior)
-    training.train(
-        method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers
-    )
+    threshold = threshold_for(calibrate, accept, level, provable, outside)
+    if threshold is not None:
+        if resolved.method(method).kind != "joint":
+            raise BadValue(f"--calibrate belongs to joint models: {method} makes none")
+        if discriminator is not None:  # without one the training is refused
+            threshold.check(discriminator)
+    parts: dict[str, Any] = {"discriminator": discriminator, "shift": shift, "device": device, "workers": workers}
+    if estimate:
+        line = str(training.estimate(method, resolved, **parts))
+    elif run is None:
+        raise BadValue("a training needs a folder: give --run FOLDER, or --estimate to see what it would take")
+    else:
+        training.train(method, resolved, run, resume=resume, announce=True, console=console(), **parts)
+        line = f"wrote {run}"
     if processes.is_main():
-        print(f"wrote {run}")
+        print(line)
+        if run is not None and not estimate:
+            set_threshold(threshold, run, device)
     processes.stop()
 
 
@@ -110,13 +136,26 @@ def combine(
     run: Annotated[Path, Option(help="Folder for the joint model.")],
     shift: Annotated[float | None, Option(help="Δ, added to g: larger trusts the classifier more.")] = None,
     prior: Prior = None,
+    calibrate: Calibrate = None,
+    accept: Accept = None,
+    level: Level = None,
+    provable: Provable = None,
+    outside: Outside = None,
+    device: Device = None,
 ) -> None:
-    """ProoD-S: guard a classifier that is already trained with a discriminator, without further training."""
+    """ProoD-S: guard a classifier that is already trained with a discriminator, without further training.
+
+    With --calibrate the model gets its threshold, too, as by 'prood calibrate'.
+    """
     from prood import training
     from prood.studies.shift import choice_of_shift
 
     chosen = choice_of_shift(shift, prior)
     if chosen is None:
         raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
+    threshold = threshold_for(calibrate, accept, level, provable, outside)
+    if threshold is not None:
+        threshold.check(discriminator)
     training.combine(classifier, discriminator, run, shift=chosen)
     print(f"wrote {run}")
+    set_threshold(threshold, run, device)

@@ -1,12 +1,24 @@
 """A study as data: models as the nodes of a graph, how each is made, and what is measured about it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from prood.bounds import Method
+from prood.data.images import Shape
 from prood.errors import UnknownName
+from prood.models import WrapOptions
+from prood.studies.gating import Asked
 from prood.training import Recipe
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Somebody else's classifier, by its name and what a user says of it, for a joint model's images of this shape."""
+
+    name: str
+    image: Shape
+    options: WrapOptions = field(default_factory=WrapOptions)
 
 
 @dataclass(frozen=True)
@@ -14,8 +26,9 @@ class Node:
     """A model: the name of its folder, its title in tables, and how it is made.
 
     With a `method` it is trained, by the study's recipe with these `settings`, or by another `recipe`. Without one it
-    is combined of a `classifier` and a `discriminator`, or is another node `rounded` to half precision. A method that
-    trains a joint model has its `discriminator` held fixed. All three are names of nodes.
+    is combined of a `classifier` and a `discriminator`, or is another node `rounded` to half precision; or it is
+    somebody else's classifier that is `opened`. A method that trains a joint model has its `discriminator` held fixed.
+    `classifier`, `discriminator` and `rounded` are names of nodes.
     """
 
     name: str
@@ -27,6 +40,7 @@ class Node:
     discriminator: str | None = None
     rounded: str | None = None
     gate: str | None = None  # the point of `gating.PRICES` that a rounded model's gate is fitted for
+    opened: Opened | None = None
     measures: tuple[str, ...] = ("certify", "attack")  # by their names in the study
     table: Literal["main", "robust", "sizes", ""] = "main"  # which tables it is a row of
     baseline: bool = False  # of others: made for the tables that show it, not with the study
@@ -72,8 +86,11 @@ class Study:
     study for a `gpu` is only trained on one, unless asked for. Of each set `limit` images are evaluated, by default as
     many as the recipe says, and `attacked` are attacked. `short` is the schedule of nodes of other sizes. `inside`,
     `bound` and the training set `outside` take the place of the recipe's. What is evaluated `together`, on whole sets
-    of these names, goes into one folder of results. Joint models accept 95% of the images `calibration`. Gates are
-    fitted against what the recipe holds back and, where they can be read, the sets `broad`, which none was trained on.
+    of these names, goes into one folder of results. Joint models get their threshold from the images `calibration`, as
+    `asked`; a point that is asked for is fitted, and shifts are chosen, on the sets `held_back`, inside and outside, if
+    they are no part of the recipe's. The run of the node `whole` is the study's folder itself. Nothing about a
+    `private` study is published. Gates of rounded models are fitted against what the recipe holds back and, where they
+    can be read, the sets `broad`, which no model was trained on.
     """
 
     name: str
@@ -94,6 +111,10 @@ class Study:
     together: tuple[str, ...] = ()
     calibration: str | None = None
     broad: tuple[str, ...] = ()
+    asked: Asked = field(default_factory=Asked)
+    held_back: tuple[str, str] | None = None
+    whole: str | None = None
+    private: bool = False
 
     def node(self, name: str) -> Node:
         known = {node.name: node for node in self.nodes}

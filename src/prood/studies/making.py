@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from prood.errors import ProodError
 from prood.evaluation import Results, evaluate_run
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
+from prood.models.fitting import fitted
 from prood.studies import published, publishing
 from prood.studies.gating import at_point
 from prood.studies.graph import Measure, Node
@@ -24,6 +25,7 @@ from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
 from prood.training import combine, held_back, train
+from prood.wrapping import open_into
 
 SHIFTS = tuple(step / 4 for step in range(25))
 """From 0 to 6, as in the paper. It trains for each and so has whole numbers only; here one pass serves all of them."""
@@ -49,6 +51,8 @@ def make(site: Site, node: Node, seed: int | None) -> None:
     elif not site.has(node.name, seed) and processes.is_main():
         if node.rounded is not None:
             _round(site, node, node.rounded, seed)
+        elif node.opened is not None:
+            open_into(run, node.opened.name, node.opened.image, options=node.opened.options)
         else:
             f, g = (site.place(str(part), seed) for part in (node.classifier, node.discriminator))
             combine(f, g, run, shift=shift_of(site, node, seed), resume=True)
@@ -99,8 +103,11 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
     folder = site.place(node.name, seed)
     model, about = load(folder)
     if about.threshold is None or not (folder / CALIBRATION_FILE).is_file():
-        detector = Detector(model)
-        detector.calibrate(data.load(images, shape=detector.shape))
+        detector, asked = Detector(model, device=processes.device(site.device)), site.study.asked
+        samples = _samples(site, detector.joint(), *site.held_back()) if asked.fitted else []
+        schedule = asked.schedule(samples, detector.shift)
+        inside = data.load(images, shape=detector.shape)
+        detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
         keep(detector, folder, about)
         about = load(folder)[1]
     site.console.print(f"{node.name:<14} accepts {about.accept:.0%} of {images}: confidence ≥ {about.threshold:.4f}")
@@ -139,10 +146,13 @@ def choose(site: Site, discriminator: str, seed: int | None) -> None:
     assert by is not None
     if not still_holds(site, discriminator, seed):
         device = processes.device(site.device)
-        inside, outside = held_back(site.recipe)
-        classifier, _ = load(site.place(by, seed), device=device)
+        inside, outside = site.held_back()
+        classifier, about = load(site.place(by, seed), device=device)
+        # Of a user's own nothing is published: their accuracy is not needed, and costs a pass.
+        inside = replace(inside, labels=None) if site.study.private else inside.numbered_as(about.classes)
         certified, _ = load(site.place(discriminator, seed), device=device)
         assert isinstance(certified, Discriminator)
+        certified = fitted(certified, inside.shape)
         baseline, candidates = sweep(classifier, certified, inside, outside, site.eps, SHIFTS, device=device)
         content = {
             "inside": site.name,
@@ -160,7 +170,8 @@ def choose(site: Site, discriminator: str, seed: int | None) -> None:
         if processes.is_main():
             write_text(file, json.dumps(content, indent=1) + "\n")
     public, text = site.public_shift(discriminator), file.read_text(encoding="utf-8") if file.is_file() else ""
-    if processes.is_main() and (seed == 0 or not public.is_file()):  # tables take that of seed 0
+    news = seed == 0 or not public.is_file()  # tables take that of seed 0
+    if processes.is_main() and news and not site.study.private:
         write_text(public, text)
     processes.barrier()
 

@@ -126,8 +126,11 @@ class Site:
         return {"inside": inside, "outside": outside}
 
     def held_back(self) -> tuple[data.ImageSet, data.ImageSet]:
-        """Images inside and outside for choices: the recipe's held-back ones, else the splits `validation`."""
-        return images_to_choose_by(self.recipe)
+        """Images inside and outside for choices: the study's, else those that the recipe holds back or names."""
+        if self.study.held_back is None:
+            return images_to_choose_by(self.recipe)
+        inside = data.load(self.study.held_back[0])
+        return inside, data.load(self.study.held_back[1], like=inside)
 
     # Runs, and what is published of them
 
@@ -138,7 +141,8 @@ class Site:
 
     def place(self, name: str, seed: int | None = 0) -> Path:
         """The folder of a run, whether it is there or not."""
-        return self.folder / name if seed == self.home else self.folder / f"seed-{seed}" / name
+        folder = self.folder if seed == self.home else self.folder / f"seed-{seed}"
+        return folder if name == self.study.whole else folder / name
 
     def has(self, name: str, seed: int | None = 0) -> bool:
         return (self.place(name, seed) / MODEL_FILE).is_file()

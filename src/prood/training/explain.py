@@ -11,6 +11,7 @@ from prood.errors import NotFound
 from prood.methods import METHODS
 from prood.methods.declaring import meanings
 from prood.models import Discriminator, Gated, Metadata, ProoD, load, model_path
+from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions
 from prood.training.recipe import DataTable, EvaluateTable, Recipe
 from prood.training.run import Run
@@ -50,6 +51,8 @@ def explain_recipe(recipe: Recipe) -> str:
     parts += _table("evaluate", asdict(recipe.evaluate), meanings(EvaluateTable))
     for method, table in recipe.own_evaluate.items():
         parts += _table(f"evaluate.{method}", table, meanings(EvaluateTable))
+    if recipe.guard is not None:
+        parts += _table("guard", asdict(recipe.guard), meanings(GuardTable))
     for method in recipe.train:
         settings = asdict(recipe.options(method)) | asdict(recipe.method(method))
         parts += _table(f"train.{method}", settings, meanings(TrainOptions) | meanings(METHODS[method]))

@@ -26,14 +26,23 @@ def combine(
     g, about_g = _discriminator(discriminator)
     if about_f.image is not None:
         g = fitted(g, about_f.image)
-    model = ProoD(f, g, shift).eval()
-    answer(model, torch.full((1, *g.image), 0.5), f"{classifier} does not take the images of {discriminator}")
     parts = {"classifier_run": str(classifier), "discriminator_run": str(discriminator), "shift": shift}
     resolved = {"method": "combine", **parts, "evaluate": evaluate_of_parts(about_f, about_g)}
-    folder = Run(run)
-    folder.open(resolved, resume=resume, at_once=True)
-    facts: dict[str, Any] = {"classes": about_f.classes, "eps": about_g.eps, "inside": about_f.inside}
-    save(model, folder.model, recipe=resolved, data=about_f.data | about_g.data, **facts)
+    inside = about_g.inside if about_f.inside is None else about_f.inside
+    facts: dict[str, Any] = {"classes": about_f.classes, "eps": about_g.eps, "inside": inside, "recipe": resolved}
+    facts |= {"data": about_f.data | about_g.data}
+    fault = f"{classifier} does not take the images of {discriminator}"
+    return join(ProoD(f, g, shift), Run(run), facts, fault=fault, resume=resume)
+
+
+def join(model: ProoD, run: Run, facts: dict[str, Any], *, fault: str, resume: bool = False) -> ProoD:
+    """A joint model of two parts that were made apart, as a run: tried out on an image, then written at once.
+
+    `facts` are what its file says, the `recipe` among them. `fault` is what is wrong if it takes no such image.
+    """
+    answer(model.eval(), torch.full((1, *model.discriminator.image), 0.5), fault)
+    run.open(facts["recipe"], resume=resume, at_once=True)
+    save(model, run.model, **facts)
     return model
 
 

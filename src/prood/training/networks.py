@@ -1,12 +1,14 @@
 """The network that a recipe asks for, tried out on an image before the training begins."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from prood.data import Images
 from prood.errors import BadValue, Mismatch, first_line
 from prood.methods.base import deployed
-from prood.models import ProoD, score_of
+from prood.models import Discriminator, ProoD, score_of
 from prood.models.architectures import takes
 from prood.training.recipe import Recipe
 
@@ -39,6 +41,14 @@ def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.options(method).seed)
         return declared.network(spec, inside, outside)
+
+
+def make_discriminator(recipe: Recipe, inside: Images, outside: Images | None) -> Discriminator:
+    """The recipe's discriminator, untrained, whether or not the recipe says how it is trained."""
+    table = {"discriminator": recipe.train.get("discriminator", {})}
+    made = make_network(replace(recipe, train=recipe.train | table), "discriminator", inside, outside)
+    assert isinstance(made, Discriminator)
+    return made
 
 
 def try_out(model: nn.Module, recipe: Recipe, method: str, inside: Images, device: torch.device) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from itertools import takewhile
 from pathlib import Path
@@ -19,10 +19,14 @@ from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
 from prood.models.sizes import check_size
+from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
 _RECIPES: Any = resources.files("prood") / "recipes"
-_TABLES = ("data", "augment", "networks", "train", "joint", "evaluate")
+_TABLES = ("data", "augment", "networks", "train", "joint", "evaluate", "guard")
+_NETWORKS = {"classifier": {"name": "small"}, "discriminator": {"size": "S"}}
+_TRAINED = ("plain", "oe", "discriminator", "prood")
+"""What a recipe without any table [train.METHOD] trains, by the options' defaults."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class EvaluateTable(Options):
     """[evaluate]: what `prood evaluate` does with a run of the recipe unless told otherwise; no split means `test`."""
 
     outside: tuple[str, ...] = option((), "test out-distributions; without a split, their split 'test'")
-    eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for")
+    eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for", high=1)
     limit: int = option(1000, "images of each out-distribution, chosen by the seed; 0 for all")
     method: Bound = option("best", "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
 
@@ -77,6 +81,7 @@ class Recipe:
     own_evaluate: dict[str, dict[str, Any]] = field(default_factory=dict)  # likewise, where it differs from `evaluate`
     shift: float = 0.0  # Δ of the joint model
     evaluate: EvaluateTable = EvaluateTable()
+    guard: GuardTable | None = None  # only of a recipe that `prood guard` or `prood init` wrote
     modules: tuple[str, ...] = ()  # that declare methods of a user's own
     description: str = ""  # the comment at the head of the file
 
@@ -145,7 +150,8 @@ class Recipe:
     def _table(self, method: str) -> dict[str, Any]:
         declared(method)
         if method not in self.train:
-            raise NotFound(f"recipe {self.name!r} has no table [train.{method}]")
+            fault = f"recipe {self.name!r} has no table [train.{method}]"
+            raise NotFound(f"{fault}: write one, empty for the defaults, or choose one of {', '.join(self.train)}")
         return self.train[method]
 
     def _document(self) -> dict[str, Any]:
@@ -154,7 +160,8 @@ class Recipe:
         networks = {key: of[key] for key in ("classifier", "discriminator")} | of["own_networks"]
         document = {key: of[key] for key in ("modules", "data", "train")}
         document |= {key: of[key] | of[f"own_{key}"] for key in ("augment", "evaluate")}
-        return document | {"networks": networks, "joint": {"shift": self.shift}}
+        guard = {} if of["guard"] is None else {"guard": {k: v for k, v in of["guard"].items() if v is not None}}
+        return document | {"networks": networks, "joint": {"shift": self.shift}} | guard
 
 
 def recipe_names() -> list[str]:
@@ -188,7 +195,7 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     load_installed()
     only_usual(document)
     only(document, ("modules", *_TABLES), "a recipe")
-    data, augment, networks, train, joint, evaluate = (sub(document, key) for key in _TABLES)
+    data, augment, networks, train, joint, evaluate, guard = (sub(document, key) for key in _TABLES)
     own_augment, own_evaluate = (
         {key: table.pop(key) for key in METHODS if isinstance(table.get(key), dict)} for table in (augment, evaluate)
     )
@@ -197,25 +204,28 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     only(data, (), "[data]", DataTable)
     only(augment, (), "[augment]", Augment)
     only(evaluate, (), "[evaluate]", EvaluateTable)
+    only(guard, (), "[guard]", GuardTable)
     for method, table in own_augment.items():
         only(table, (), f"[augment.{method}]", Augment)
     for method, table in own_evaluate.items():
         only(table, (), f"[evaluate.{method}]", EvaluateTable)
-    for key, table in (("inside", data), ("outside", data), ("classifier", networks), ("discriminator", networks)):
-        if key not in table:
-            raise BadValue(f"recipe {name!r} does not say which {key} to use")
+    for key in ("inside", "outside"):
+        if key not in data:
+            raise BadValue(f'recipe {name!r} does not say which {key} to use: write data.{key} = "an image set"')
+    train = train or {method: {} for method in _TRAINED}
     recipe = Recipe(
         name=name,
         data=pick(DataTable, data),
         augment=pick(Augment, augment),
         own_augment=own_augment,
-        classifier=sub(networks, "classifier"),
-        discriminator=sub(networks, "discriminator"),
+        classifier=_network(networks, "classifier"),
+        discriminator=_network(networks, "discriminator"),
         own_networks={key: sub(networks, key) for key in networks if key not in ("classifier", "discriminator")},
         train={method: sub(train, method) for method in train},
         shift=checked(joint.get("shift", 0.0), float, "shift"),
         evaluate=pick(EvaluateTable, evaluate),
         own_evaluate=own_evaluate,
+        guard=pick(GuardTable, guard) if "guard" in document else None,
         modules=checked(document.get("modules", ()), tuple[str, ...], "modules"),
         description=description,
     )
@@ -228,8 +238,28 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
             raise type(error)(f"[networks.{key}]: {error}") from None
     for method, table in recipe.train.items():
         try:
-            settings, _ = recipe.method(method), recipe.options(method)
+            settings, options = recipe.method(method), recipe.options(method)
+            _check_ramps(settings, options)
         except ProodError as error:  # of any table, whatever method is to be trained
             raise type(error)(f"[train.{method}]: {error}") from None
         only(table, (), f"[train.{method}]", TrainOptions, type(settings))
     return recipe
+
+
+def _network(networks: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """The table of the classifier or the discriminator, with its default."""
+    given = sub(networks, part)
+    return given if "name" in given else _NETWORKS[part] | given
+
+
+def _check_ramps(settings: Method, options: TrainOptions) -> None:
+    """What grows over more epochs than there are never arrives: ε would silently be a part of what was asked for."""
+    for name in (item.name for item in fields(settings) if item.name.endswith("_ramp")):
+        epochs = getattr(settings, name)
+        if epochs > options.epochs:
+            share, what = options.epochs / epochs, name.removesuffix("_ramp")
+            end = f"ends at {share:.0%} of its value"
+            if isinstance(value := getattr(settings, what, None), float):
+                end = f"ends at {value * share:.2g} instead of {value:g}"
+            fault = f"{name} = {epochs:g} goes beyond the last epoch, {options.epochs:g}, and so {what} {end}"
+            raise BadValue(f"{fault}: change it, for instance train.{name}={options.epochs / 2:g}")

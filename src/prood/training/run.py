@@ -94,6 +94,14 @@ class Run:
             return []
         return [line for line in self.metrics.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
 
+    @property
+    def steps_done(self) -> int:
+        """Up to the checkpoint, from which a killed run goes on; 0 without one that can be read."""
+        unreadable = SafetensorError, OSError, KeyError, TypeError, ValueError
+        with suppress(*unreadable), safe_open(self.checkpoint, framework="pt") as opened:
+            return int(opened.metadata()["step"])
+        return 0
+
     def save_checkpoint(self, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
         tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
         for index, state in optimizer.state_dict()["state"].items():

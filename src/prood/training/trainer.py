@@ -1,6 +1,7 @@
 """Train a method by its recipe, which stands for image sets and a network, into a run's folder; or combine two runs."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -9,14 +10,16 @@ from torch import nn
 
 from prood import processes
 from prood.data import Images, ImageSet
-from prood.errors import BadValue, Diverged
-from prood.methods import Objective
+from prood.errors import BadValue, Diverged, Unsupported
+from prood.methods import Method, Objective
 from prood.models import ProoD, load, save
 from prood.models.fitting import fitted
 from prood.training.batches import Batches
+from prood.training.estimating import Estimate, measure
 from prood.training.joint import frozen_discriminator
 from prood.training.loop import fit
-from prood.training.networks import class_names, make_network, try_out
+from prood.training.networks import class_names, make_discriminator, make_network, try_out
+from prood.training.options import TrainOptions
 from prood.training.recipe import Recipe
 from prood.training.run import Run
 
@@ -28,6 +31,21 @@ class How(TypedDict, total=False):
     device: str | None
     workers: int | None
     console: Console | None
+    announce: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a training needs, made and tried out before anything is written."""
+
+    options: TrainOptions
+    declared: Method
+    inside: Images
+    model: nn.Module
+    batches: Batches
+    resolved: dict[str, Any]
+    facts: dict[str, Any]
+    used: dict[str, str]
 
 
 def train(
@@ -43,52 +61,93 @@ def train(
 
     `discriminator` and `shift` are for joint models: the folder of the trained discriminator, and Δ if it is not to be
     the recipe's. `resume=True` continues a run. `device` is by default a GPU if there is one, else the CPU. `workers`
-    processes read the images of a set that is too big for memory. Start several processes with torchrun.
+    processes read the images of a set that is too big for memory. `announce=True` measures a few steps first, and says
+    how long the training takes and how much memory. Start several processes with torchrun.
     """
-    target = processes.device(how.get("device"))
-    processes.start(target)
-    options, declared = recipe.options(method), recipe.method(method)
-    frozen, facts = frozen_discriminator(declared, discriminator, shift, target)
-    inside = training_set(recipe.data.inside, recipe)
-    outside = training_set(recipe.data.outside, recipe, like=inside) if declared.needs_outside else None
-    used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
-    resolved: dict[str, Any] = recipe.resolved(method) | {"data": used}
-    model = make_network(recipe, method, inside, outside)
-    if frozen is not None:
-        shift = recipe.shift if shift is None else shift
-        resolved |= {"discriminator_run": str(discriminator), "shift": shift}
-        model = ProoD(model, fitted(frozen, inside.shape), shift)
-    model.to(target)
-    augment = recipe.augment_for(method)
-    batches = Batches(
-        inside, outside, options, augment=augment, noise=declared.needs_noise, device=target, workers=how.get("workers")
-    )
-    try_out(model, recipe, method, inside, target)
-
+    made = _prepare(method, recipe, discriminator, shift, how)
+    options, declared, model, batches = made.options, made.declared, made.model, made.batches
+    console = how.get("console") or Console()
     folder = Run(run)
     with folder.claimed() if processes.is_main() else nullcontext():  # by one of them, for all
         if processes.is_main():  # only now, when nothing is left that a typing error could break
-            folder.open(resolved, resume=how.get("resume", False), defaults=recipe.defaults(method))
+            folder.open(made.resolved, resume=how.get("resume", False), defaults=recipe.defaults(method))
         processes.barrier()
         if folder.finished:
-            model = load(folder.folder, device=target)[0]
+            model = load(folder.folder, device=batches.device)[0]
         else:
             if not folder.checkpoint.is_file():  # else it was prepared, and the checkpoint has it all
                 declared.prepare(model, batches)
             if isinstance(declared, Objective):
-                fit(model, declared, batches, options, folder, console=how.get("console") or Console(), title=method)
-            classes = None if declared.kind == "discriminator" else class_names(inside)
-            facts |= {"classes": classes, "eps": getattr(declared, "eps", facts.get("eps")), "inside": inside.name}
-            facts |= {"image": list(inside.shape)} if declared.kind == "classifier" else {}
-            facts |= {"data": used | facts.get("data", {}) | used}  # its own come first
+                if how.get("announce"):
+                    estimated = measure(model, declared, batches, options, start=folder.steps_done)
+                    if processes.is_main():
+                        console.print(str(estimated), highlight=False, soft_wrap=True)
+                fit(model, declared, batches, options, folder, console=console, title=method)
+            classes = None if declared.kind == "discriminator" else class_names(made.inside)
+            facts = made.facts | {"classes": classes, "inside": made.inside.name}
+            facts |= {"eps": getattr(declared, "eps", made.facts.get("eps"))}
+            facts |= {"image": list(made.inside.shape)} if declared.kind == "classifier" else {}
+            facts |= {"data": made.used | made.facts.get("data", {}) | made.used}  # its own come first
             if processes.is_main():
-                save(model.eval(), folder.model, recipe=resolved, seed=options.seed, **facts)
+                save(model.eval(), folder.model, recipe=made.resolved, seed=options.seed, **facts)
                 folder.checkpoint.unlink(missing_ok=True)
             processes.barrier()
     metrics = folder.last_metrics()
     if metrics and isinstance(declared, Objective) and (complaint := declared.diagnose(metrics)):
         raise Diverged(f"{folder.folder} was trained to the end, but {complaint}")
     return model
+
+
+def estimate(
+    method: str,
+    recipe: Recipe,
+    *,
+    discriminator: Path | str | None = None,
+    shift: float | None = None,
+    **how: Unpack[How],
+) -> Estimate:
+    """What `train` would take with these arguments: seconds a step and in all, and peak memory (`Estimate`).
+
+    A few real steps of a few images are measured on the device; nothing is written. A joint model can be estimated
+    before its discriminator is trained: without one, an untrained one of the recipe stands in.
+    """
+    made = _prepare(method, recipe, discriminator, shift, how, stand_in=True)
+    if not isinstance(made.declared, Objective):
+        raise Unsupported(f"method {method!r} has no training steps to measure: it is fitted to the images at once")
+    return measure(made.model, made.declared, made.batches, made.options)
+
+
+def _prepare(
+    method: str,
+    recipe: Recipe,
+    discriminator: Path | str | None,
+    shift: float | None,
+    how: How,
+    *,
+    stand_in: bool = False,
+) -> Prepared:
+    """Open the sets, build the network and show it an image; with a `stand_in`, a discriminator may be missing."""
+    target = processes.device(how.get("device"))
+    processes.start(target)
+    options, declared = recipe.options(method), recipe.method(method)
+    stands_in = stand_in and declared.kind == "joint" and discriminator is None
+    frozen, facts = (None, {}) if stands_in else frozen_discriminator(declared, discriminator, shift, target)
+    inside = training_set(recipe.data.inside, recipe)
+    outside = training_set(recipe.data.outside, recipe, like=inside) if declared.needs_outside else None
+    used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
+    resolved: dict[str, Any] = recipe.resolved(method) | {"data": used}
+    model = make_network(recipe, method, inside, outside)
+    if stands_in:
+        frozen = make_discriminator(recipe, inside, outside).requires_grad_(False).to(target)
+    if frozen is not None:
+        shift = recipe.shift if shift is None else shift
+        resolved |= {"discriminator_run": str(discriminator), "shift": shift}
+        model = ProoD(model, fitted(frozen, inside.shape), shift)
+    model.to(target)
+    augment, noise, workers = recipe.augment_for(method), declared.needs_noise, how.get("workers")
+    batches = Batches(inside, outside, options, augment=augment, noise=noise, device=target, workers=workers)
+    try_out(model, recipe, method, inside, target)
+    return Prepared(options, declared, inside, model, batches, resolved, facts, used)
 
 
 def held_back(recipe: Recipe) -> tuple[ImageSet, ImageSet]:

@@ -17,14 +17,17 @@ from prood.extras import require_packages
 
 @file_source("npz", description="your own: a NumPy archive with `images` (uint8) and perhaps `labels`")
 def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
-    """An archive with `images`, uint8 as NHW, NHWC or NCHW, and optionally `labels`, integers (N,) or (N, 1)."""
+    """An archive with `images`, uint8 as NHW, NHWC or NCHW, and optionally `labels`, integers (N,) or (N, 1).
+
+    `classes`, where there is such an array of text, are the names of the labels.
+    """
     try:
         # Opened here, because NumPy leaves a file open that turns out to be no archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             images = archive["images"]
-            labels = archive.get("labels")
+            labels, classes = archive.get("labels"), archive.get("classes")
         # A member that is no array is given out as its bytes.
-        if not all(isinstance(part, np.ndarray) for part in (images, labels) if part is not None):
+        if not all(isinstance(part, np.ndarray) for part in (images, labels, classes) if part is not None):
             raise TypeError
     except (FileNotFoundError, IsADirectoryError) as error:
         raise NotFound(f"there is no file {path}: give the path of an .npz archive") from error
@@ -33,7 +36,8 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
         hint = "write it with numpy.savez(path, images=..., labels=...)"
         raise Damaged(f"cannot read images from {path} ({type(error).__name__}): {hint}") from error
     tensor = torch.from_numpy(_to_nchw(images, path))
-    return ImageSet(f"npz:{path}", tensor, None if labels is None else torch.from_numpy(_to_labels(labels, path)))
+    numbers = None if labels is None else torch.from_numpy(_to_labels(labels, path))
+    return ImageSet(f"npz:{path}", tensor, numbers, None if classes is None else _to_names(classes, path))
 
 
 def _to_nchw(images: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
@@ -61,6 +65,13 @@ def _to_labels(labels: NDArray[np.generic], path: Path) -> NDArray[np.int64]:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     return np.ascontiguousarray(labels, dtype=np.int64)
+
+
+def _to_names(classes: NDArray[np.generic], path: Path) -> tuple[str, ...]:
+    if classes.dtype.kind != "U" or classes.ndim != 1:
+        found = f"classes of type {classes.dtype} and shape {classes.shape}"
+        raise Damaged(f"{path} holds {found}: store an array of text, one name for each class")
+    return tuple(map(str, classes))
 
 
 def read_mat(path: Path, *names: str) -> dict[str, NDArray[Any]]:

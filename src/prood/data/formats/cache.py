@@ -1,4 +1,4 @@
-"""Pictures that are decoded and fitted once: raw bytes in a file, which is mapped into memory from then on.
+"""Pictures that are decoded and fitted once: raw bytes in a file, which is read from then on.
 
 Beside `NAME.bin` lies `NAME.json`, which says what it was made from and names the pictures that were left out because
 they are damaged. While it is made, both are called `….part`; a build that was interrupted goes on where it stopped.
@@ -9,11 +9,12 @@ import hashlib
 import json
 import os
 import shutil
+import weakref
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import torch
@@ -77,7 +78,10 @@ class _Note:
 
 @dataclass(frozen=True, eq=False)
 class CacheReader:
-    """Images that lie in a file one after the other; each process maps it when it first reads."""
+    """Images that lie in a file one after the other; each process opens it when it first reads.
+
+    It is read and not mapped, where the system can: the pages of a map count as the process's memory.
+    """
 
     file: Path
     count: int
@@ -88,7 +92,11 @@ class CacheReader:
         return self.count
 
     def read(self, row: int) -> Tensor:
-        return torch.from_numpy(self._pixels[row].copy())
+        if not 0 <= row < self.count or not hasattr(os, "pread"):
+            return torch.from_numpy(self._pixels[row].copy())
+        size = prod(self.shape)
+        content = bytearray(os.pread(self._opened.fileno(), size, row * size))  # threads share it: no place to seek
+        return torch.frombuffer(content, dtype=torch.uint8).reshape(self.shape)
 
     def fingerprint(self) -> str:
         return fingerprint(self.content, self.count)
@@ -99,13 +107,20 @@ class CacheReader:
         return _read_note(self.file.with_suffix(".json")) or _Note("", self.shape)
 
     @cached_property
+    def _opened(self) -> BinaryIO:
+        with reading(self.file, "open the set again, which rebuilds it"):
+            opened = self.file.open("rb")
+        weakref.finalize(self, opened.close)
+        return opened
+
+    @cached_property
     def _pixels(self) -> NDArray[np.uint8]:
         with reading(self.file, "open the set again, which rebuilds it"):
             return np.memmap(self.file, np.uint8, "r", shape=(self.count, *self.shape))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A pickled map would be a copy of all images.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_pixels", "note")}
+        # A pickled map would be a copy of all images, and a file cannot be sent.
+        return {name: value for name, value in self.__dict__.items() if name not in ("_opened", "_pixels", "note")}
 
 
 def cached(pictures: Pictures, file: Path, name: str, *, tell: bool = True) -> StoredSet:

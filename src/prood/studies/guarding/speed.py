@@ -1,0 +1,70 @@
+"""How long things take on this machine: measured for a moment on made images, before anything is begun."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from prood.data import Images, ImageSet, uniform_noise
+from prood.data.images import Shape
+from prood.methods import Objective
+from prood.models import Discriminator
+from prood.training import Recipe
+from prood.training.batches import Batches
+from prood.training.estimating import Estimate, measure
+from prood.training.networks import make_network
+
+ROWS = 16
+
+
+def timed(work: Callable[[], Any], device: torch.device, times: int = 2) -> float:
+    """Seconds that it takes once it has been done before: the best of a few."""
+    work()
+    return min(_once(work, device) for _ in range(times))
+
+
+def step(recipe: Recipe, method: str, image: Shape, classes: int, device: torch.device) -> Estimate:
+    """Of the training by this method: the seconds of a step, and the most memory."""
+    options, objective = recipe.options(method), recipe.method(method)
+    assert isinstance(objective, Objective)
+    noise = uniform_noise(2 * options.batch, image, 0)
+    inside = ImageSet("made", noise.images, torch.arange(len(noise)) % classes)
+    model = make_network(recipe, method, inside, noise).to(device)
+    outside = noise if objective.needs_outside else None
+    augment = recipe.augment_for(method)
+    batches = Batches(inside, outside, options, augment=augment, noise=objective.needs_noise, device=device)
+    return measure(model, objective, batches, options)
+
+
+@torch.no_grad()
+def image_seconds(model: nn.Module, image: Shape, device: torch.device) -> float:
+    """Of a network, for one of several images at once."""
+    images = torch.rand((ROWS, *image)).to(device)
+    model.to(device).eval()
+    return timed(lambda: model(images), device) / ROWS
+
+
+def bound_seconds(g: Discriminator, image: Shape, eps: float, device: torch.device) -> float:
+    """Of the bound of g around one image."""
+    images = torch.rand((ROWS, *image)).to(device)
+    g.to(device).eval()
+    return timed(lambda: g.upper_bound(images, eps, method="best"), device, 1) / ROWS
+
+
+def reading_seconds(images: Images) -> float:
+    """Of one image, from the disk."""
+    step = max(1, len(images) // ROWS)
+    rows = list(range(0, len(images), step))[:ROWS]
+    began = time.monotonic()
+    images.take(rows)
+    return (time.monotonic() - began) / len(rows)
+
+
+def _once(work: Callable[[], Any], device: torch.device) -> float:
+    began = time.monotonic()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.monotonic() - began
