@@ -10,8 +10,9 @@ import torch
 from prood import data, processes
 from prood.detector import Detector
 from prood.detector.files import save_calibration
-from prood.errors import BadValue, Damaged, Mismatch
+from prood.errors import BadValue, Collapsed, Damaged, Mismatch
 from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, open_classifier, save
+from prood.models.constancy import constant
 from prood.models.wrapped import Wrapped, trial_images
 from prood.training import Run
 
@@ -54,6 +55,8 @@ def wrap(
     g, about = load(discriminator)
     if not isinstance(g, Discriminator):
         raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+    if fault := constant(g):
+        raise Collapsed(f"{discriminator} is of no use: {fault}")
     f, names = open_classifier(classifier, g.image, options=options)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
     accuracy = None if calibrate is None else _calibrated(detector, calibrate)

@@ -19,9 +19,10 @@ from prood.detector.gates import Schedule, Spent, gated, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
 from prood.detector.outputs import Outputs, outputs_of, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line
+from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line, warn
 from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, logistic
+from prood.models.constancy import constant
 
 
 class Detector:
@@ -242,6 +243,8 @@ class Detector:
         model, about = load(path)
         if not isinstance(model, ProoD | Discriminator):
             raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
+        if fault := constant(model):
+            warn(f"{path}: {fault}")
         names = about.classes if isinstance(model, ProoD) else None
         detector = cls(model, threshold=about.threshold, classes=names, device=device)
         detector.tpr = about.tpr

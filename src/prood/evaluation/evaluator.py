@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from prood import processes
 from prood.attacks import Compiled
 from prood.data import ImageSet
-from prood.errors import Damaged, Mismatch, Unsupported, first_line
+from prood.errors import Damaged, Mismatch, Unsupported, first_line, warn
 from prood.evaluation.bench import Bench
 from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
@@ -24,6 +24,7 @@ from prood.evaluation.results import Evaluation, Results, append, identity, read
 from prood.evaluation.scores import Scores
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
+from prood.models.constancy import constant
 
 Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
@@ -60,6 +61,8 @@ def evaluate(
     missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
         _check_shape(score, inside, options.place)
+        if fault := constant(score.model):
+            warn(f"{options.name}: {fault}")
         reference = bench.over(inside, score)
         classified = _classified(bench, inside)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
