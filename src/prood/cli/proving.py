@@ -57,7 +57,7 @@ def certify(
     detector = Detector.load(model, device=target)
     if threshold is not None:
         detector.threshold = threshold
-    request = Request(parse_radii(eps), norm, method, batch)  # type: ignore[arg-type]  # wrong words are refused there
+    request = Request(parse_radii(eps, norm), norm, method, batch)  # type: ignore[arg-type]  # wrong words are refused there
     rows = certify_images(detector, model, images, request, out=out, limit=limit)
     if processes.is_main():
         console().print(show(rows))

@@ -21,8 +21,8 @@ from prood.detector.outputs import Outputs, outputs_of, probabilities
 from prood.detector.rule import Rule
 from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line, warn
 from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
-from prood.models.confidence import Floats, logistic
-from prood.models.constancy import constant
+from prood.models.confidence import Floats, check_logits, logistic
+from prood.models.constancy import constant, patterns
 
 
 class Detector:
@@ -132,6 +132,8 @@ class Detector:
         found = calibrated(scores, self.rule.value(scores), tpr=accept, confidence=level)
         self.model = model
         self.use(found)
+        if doubt := found.doubt(float((seen.g < 0).mean()), self.count):
+            warn(doubt)
         return found
 
     def use(self, calibration: Calibration) -> None:
@@ -157,13 +159,19 @@ class Detector:
         )
 
     def certify(
-        self, images: Images, eps: float, *, method: bounds.Method = "best", norm: bounds.Norm = "linf", batch: int = 64
+        self,
+        images: Images,
+        eps: float | str,
+        *,
+        method: bounds.Method = "best",
+        norm: bounds.Norm = "linf",
+        batch: int = 64,
     ) -> Proof:
         """A bound of the confidence over the ball of radius `eps`, and how far each image provably stays rejected.
 
         Without a threshold there is only the bound. The radius is searched up to the whole of [0, 1]^d.
         """
-        radius = radius_of(eps)
+        radius = radius_of(eps, norm)
         found, radii = [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
             bound = self.upper_bound(stack, radius, method=method, norm=norm)
@@ -178,7 +186,8 @@ class Detector:
         self, images: Images, eps: Sequence[float], *, batch: int = 64, **options: Unpack[bounds.Options]
     ) -> Floats:
         """The bounds (N, R) at several radii: what is proven about a ball holds for those inside it."""
-        radii, found = [radius_of(one) for one in eps], [np.zeros((0, len(eps)))]
+        radii = [radius_of(one, options.get("norm", "linf")) for one in eps]
+        found = [np.zeros((0, len(eps)))]
         for stack in read(images, self.shape, batch=batch):
             found.append(np.stack([self.upper_bound(stack, radius, **options) for radius in radii], 1))
         return self.nested(np.concatenate(found), radii)
@@ -254,11 +263,13 @@ class Detector:
         return detector
 
     def _count(self) -> int:
-        """The number of classes, 0 of a bare discriminator; a grey image shows that both networks take such images."""
+        """The number of classes, 0 of a bare discriminator; some images show that both networks take such images."""
         try:
             with torch.no_grad():
-                grey = torch.full((1, *self.shape), 0.5, device=self.device)
-                return int(outputs_of(self.model, grey).logits.shape[1])
+                shown = patterns(self.shape)[::7].to(self.device)  # four, of different kinds
+                if isinstance(self.model, ProoD):
+                    check_logits(self.model.logits(shown))
+                return int(outputs_of(self.model, shown).logits.shape[1])
         except (RuntimeError, ValueError) as error:
             raise Mismatch(f"the model does not take images of shape {self.shape}: {first_line(error)}") from None
 
