@@ -15,7 +15,7 @@ Rows = Tensor | Sequence[int]
 Shape = tuple[int, int, int]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choosable:
     """What sets in memory and on disk share: seeded choices of their images."""
 
@@ -26,6 +26,12 @@ class Choosable:
 
     def select(self, rows: Rows) -> Self:
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """Without pixels and labels, which may be millions."""
+        shape, classes = getattr(self, "shape", ()), getattr(self, "classes", None)
+        named = f", {len(classes)} classes" if classes else ""
+        return f"{type(self).__name__}({self.name!r}, {len(self):,} images of shape {tuple(shape)}{named})"
 
     def subset(self, count: int, seed: int) -> Self:
         """A seeded choice of `count` images without replacement, or the whole set in order if it has no more.
@@ -65,7 +71,7 @@ class Choosable:
         return index.to(torch.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageSet(Choosable):
     """Images of one size: uint8 NCHW, labels int64 (N,) or None, and the names of the classes where they have any.
 

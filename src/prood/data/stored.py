@@ -24,7 +24,7 @@ class Reader(Protocol):
         """16 hex digits that change when the set does, found without reading every image."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoredSet(Choosable):
     """Images of one size behind a `Reader`; the counterpart of `ImageSet`, which `load` turns it into.
 

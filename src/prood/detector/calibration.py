@@ -46,6 +46,10 @@ class Calibration:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def __repr__(self) -> str:
+        least = f"accepts at least {self.tpr:g} with confidence {self.confidence:g}"
+        return f"Calibration({len(self):,} images, threshold={self.threshold:.4g}, {least})"
+
     def p_values(self, scores: Floats) -> Floats:
         """(1 + #{i: sᵢ ≤ s})/(n + 1): for an in-distribution image at most α with probability ≤ α, for every α.
 

@@ -17,9 +17,9 @@ from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Schedule, Spent, gated, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
-from prood.detector.outputs import Outputs, outputs_of, probabilities
+from prood.detector.outputs import Outputs, model_of, outputs_of, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, Unsupported, first_line, warn
+from prood.errors import AlreadyThere, Diverged, Mismatch, Unsupported, first_line, warn
 from prood.models import MODEL_FILE, Discriminator, ProoD, Score, load, save, score_of
 from prood.models.confidence import Floats, check_logits, logistic
 from prood.models.constancy import constant, patterns
@@ -53,7 +53,7 @@ class Detector:
         device: str | torch.device = "cpu",
     ) -> None:
         self.device = processes.device(str(device))
-        self.model = _model(model, discriminator, shift).to(self.device).eval()
+        self.model = model_of(model, discriminator, shift).to(self.device).eval()
         self.shape = self.discriminator.image if image is None else shape_of(image)
         self.count = self._count()
         if isinstance(self.model, ProoD):
@@ -64,6 +64,10 @@ class Detector:
         self.classes = tuple(map(str, range(self.count)) if classes is None else classes)
         self.rule = Rule(self.count or None).at(threshold)
         self.calibration = self.tpr = None
+
+    def __repr__(self) -> str:
+        threshold = "no threshold" if self.threshold is None else f"threshold={self.threshold:.4g}"
+        return f"Detector({self.model!r}, {threshold}, device={str(self.device)!r})"
 
     @property
     def discriminator(self) -> Discriminator:
@@ -293,15 +297,3 @@ class Detector:
 
 def _array(values: Tensor) -> Floats:
     return values.detach().double().cpu().numpy()
-
-
-def _model(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
-    if isinstance(model, ProoD | Discriminator):
-        if discriminator is not None or shift is not None:
-            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
-        return model
-    if not isinstance(model, nn.Module):
-        raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
-    if discriminator is None:
-        raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
-    return ProoD(model, discriminator, 0.0 if shift is None else shift)

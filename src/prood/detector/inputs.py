@@ -95,9 +95,7 @@ def _advice(given: tuple[int, ...], shape: Shape) -> str:
     channels, height, width = shape
     sides = given[-3:]
     if sides == (height, width, channels):
-        return f"the channels stand last, so move them with images.{'transpose' if len(given) == 3 else 'moveaxis'}" + (
-            "(2, 0, 1)" if len(given) == 3 else "(-1, 1)"
-        )
+        return "the channels stand last, so move them: moveaxis(images, -1, -3)"
     if given[-2:] == (height, width) and len(given) in (2, 3) and channels == 1:
         return "they have no axis of channels, so add one with images[..., None, :, :]"
     if len(given) in (3, 4) and sides[1:] == (height, width):

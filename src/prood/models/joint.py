@@ -83,6 +83,15 @@ class ProoD(nn.Module):
         self.about: Metadata | None = None
         self.register_buffer("shift", torch.tensor(float(shift), dtype=torch.float32))
 
+    def __repr__(self) -> str:
+        """Its parts by name, and not their layers, which `print(model.classifier)` shows."""
+        spec = getattr(self.classifier, "architecture", None) or {}
+        name = spec.get("name", type(self.classifier).__name__)
+        facts = [f"classifier={name}", f"discriminator={self.discriminator!r}", f"shift={self.shift.item():g}"]
+        facts += [f"{len(self.classes)} classes"] if self.classes else []
+        facts += [] if self.threshold is None else [f"threshold={self.threshold:.4g}"]
+        return f"{type(self).__name__}({', '.join(facts)})"
+
     @property
     def architecture(self) -> dict[str, Any]:
         return {"name": "prood", "classifier": spec_of(self.classifier), "discriminator": spec_of(self.discriminator)}
