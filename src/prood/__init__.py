@@ -57,3 +57,8 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f"prood.{room}"), name)
     raise AttributeError(f"module 'prood' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names alone, as a notebook completes them."""
+    return sorted(__all__)

@@ -3,6 +3,8 @@
 The type says what kind of thing went wrong, so that a program, and a test, need not read the words.
 """
 
+import warnings
+
 
 class ProodError(Exception):
     """An error that its reader can mend: the command line prints it as one line and exits with 2."""
@@ -44,6 +46,10 @@ class Diverged(ProodError):
     """A loss, a weight or a score became NaN or infinite, or a training came to nothing."""
 
 
+class Collapsed(Diverged):
+    """A discriminator became constant in training, and tells nothing apart: train it anew with other settings."""
+
+
 class Refuted(ProodError):
     """A claim was checked and does not hold."""
 
@@ -62,6 +68,15 @@ class NoAccess(ProodError):
 
 class Unreachable(ProodError):
     """A server does not answer, or breaks off."""
+
+
+class ProodWarning(UserWarning):
+    """What is allowed and probably not meant: the command line prints it as one line and goes on."""
+
+
+def warn(text: str) -> None:
+    """Shown once for each place in the caller's code that leads here."""
+    warnings.warn(text, ProodWarning, stacklevel=3)
 
 
 def first_line(error: BaseException) -> str:

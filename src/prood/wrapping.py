@@ -11,8 +11,9 @@ from torch import nn
 from prood import processes
 from prood.data.images import Shape
 from prood.detector import Detector
-from prood.errors import BadValue, Damaged, Mismatch
+from prood.errors import BadValue, Collapsed, Damaged, Mismatch
 from prood.models import Discriminator, ProoD, WrapOptions, load, save
+from prood.models.constancy import constant
 from prood.models.wrapped import Wrapped, open_beside, open_classifier, trial_images
 from prood.training import Run
 from prood.training.joint import join
@@ -47,6 +48,8 @@ def wrap(
     g, about = load(discriminator)
     if not isinstance(g, Discriminator):
         raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
+    if fault := constant(g):
+        raise Collapsed(f"{discriminator} is of no use: {fault}")
     side = g.image[1]
     f, g, names = open_beside(classifier, g, options=options)
     chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names

@@ -78,7 +78,7 @@ def test_a_file_of_certificates_is_verified(run: Path, tmp_path: Path) -> None:
     [
         (["faces", "--eps", "0.1", "--method", "magic"], "unknown bound method 'magic': choose one of best"),
         (["faces", "--eps", "0.1", "--norm", "l3"], "unknown norm 'l3'"),
-        (["faces", "--eps", "wide"], "'wide' is no radius"),
+        (["faces", "--eps", "wide"], "not 'wide'"),
         (["nothing", "--eps", "0.1"], "no image set 'nothing'"),
         (["npz:none.npz", "--eps", "0.1"], "there is no file none.npz"),
     ],

@@ -117,7 +117,7 @@ def test_a_run_is_not_overwritten_but_resumed_when_asked(prood, tiny, tmp_path):
         (("train", "oe", "--run", "x", "--discriminator", "y"), "belong to"),
         (("info", "nosuch"), "no model at nosuch"),
         (("evaluate", "nosuch", "--out", "uniform"), "nosuch is neither the folder of a run nor a shipped model"),
-        (("evaluate", ".", "--out", "uniform", "--eps", "0.1.2"), "is no radius"),
+        (("evaluate", ".", "--out", "uniform", "--eps", "0.1.2"), "0.1.2"),
         (("evaluate", ".", "--out", "uniform"), "no model at"),
         (("report", "nosuch"), "no folder nosuch"),
         (("report", "."), "nothing was evaluated yet"),

@@ -6,11 +6,13 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
-from prood.detector import needed, order_statistic
+from prood.detector import Detector, needed, order_statistic
 from prood.detector.calibration import calibrated
-from prood.errors import BadValue
+from prood.errors import BadValue, ProodWarning
+from prood.models import ProoD
 
 PAIRS = [(0.95, 0.95), (0.5, 0.9), (0.9, 0.5), (0.99, 0.8), (0.8, 0.999), (0.3, 0.4)]
 
@@ -172,3 +174,33 @@ def test_rejected_images_have_small_p_values():
 def test_scores_that_are_nan_are_refused():
     with pytest.raises(BadValue, match="NaN"):
         calibrated(np.array([0.1, math.nan]), np.array([0.5, math.nan]), accept=0.5, level=0.5)
+
+
+# Images that are not in-distribution
+
+
+def far(detector: Detector) -> Detector:
+    """The same with g lower by 50: it takes all images for out-distribution."""
+    return Detector(ProoD(detector.model.classifier, detector.model.discriminator, detector.shift - 50))
+
+
+def test_images_that_g_rejects_are_doubted(model, digits):
+    detector = far(Detector(model))
+    with pytest.warns(ProodWarning, match="100% of these images") as told:
+        detector.calibrate(digits)
+    assert "1/K = 0.1250" in str(told[0].message)
+    assert detector.threshold is not None
+
+
+def test_images_like_those_of_training_are_not(model, digits, recwarn):
+    Detector(ProoD(model.classifier, model.discriminator, 50)).calibrate(digits)
+    assert not recwarn.list
+
+
+def test_a_bare_discriminator_has_no_floor(model, digits):
+    bare = model.discriminator
+    with torch.no_grad():
+        bare.last.bias.sub_(50)
+    with pytest.warns(ProodWarning, match="100% of these images") as told:
+        Detector(bare).calibrate(digits)
+    assert "1/K" not in str(told[0].message)

@@ -10,7 +10,7 @@ from PIL import Image
 import prood
 from prood.bounds import Normalise
 from prood.detector import Detector
-from prood.errors import BadValue, Diverged, Mismatch, UnknownName
+from prood.errors import BadValue, Diverged, Mismatch, ProodWarning, UnknownName, Unsupported
 from prood.models import Discriminator, Metadata, ProoD, discriminator, small
 
 
@@ -378,3 +378,24 @@ def test_probabilities_are_those_of_the_joint_model(detector, digits):
     assert (found.probabilities[np.arange(50), found.label] == found.confidence).all()
     assert (found.probabilities.argmax(1) == found.label).all()
     assert detector.predict(digits[:0]).probabilities.shape == (0, 8)
+
+
+def test_probabilities_are_not_taken_for_logits(model):
+    softmax = torch.nn.Sequential(model.classifier, torch.nn.Softmax(1))
+    with pytest.raises(Unsupported, match="softmax"):
+        Detector(softmax, model.discriminator, shift=1.0)
+    joint = ProoD(softmax, model.discriminator, 1.0)
+    images = torch.rand(4, 1, 28, 28)
+    for call in (joint.confidence, joint.predict):
+        with pytest.raises(Unsupported, match="softmax"):
+            call(images)
+    logarithms = torch.nn.Sequential(model.classifier, torch.nn.LogSoftmax(1))
+    ours = Detector(ProoD(logarithms, model.discriminator, model.shift.item())).predict(images)
+    assert np.allclose(ours.confidence, Detector(model).predict(images).confidence)
+
+
+def test_a_constant_discriminator_is_named_when_it_is_opened(model, tmp_path):
+    torch.nn.init.constant_(model.discriminator.body[-1].bias, -1e3)
+    Detector(model).save(tmp_path / "dead")
+    with pytest.warns(ProodWarning, match="constant"):
+        Detector.load(tmp_path / "dead")

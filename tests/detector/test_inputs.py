@@ -10,7 +10,7 @@ from PIL import Image
 from prood.data import ImageSet
 from prood.data.formats.pictures import decode, fit
 from prood.detector.inputs import read
-from prood.errors import BadValue, Damaged, ProodError, Unsupported
+from prood.errors import BadValue, Damaged, Mismatch, ProodError, Unsupported
 
 GREY, COLOUR = (1, 6, 8), (3, 6, 8)
 
@@ -142,3 +142,24 @@ def test_a_damaged_pillow_image_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:900])
     with Image.open(file) as picture, pytest.raises(Unsupported, match="Pillow"):
         all_of(picture, GREY)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((5, 32, 30, 3), "moveaxis"),
+        ((32, 30, 3), "moveaxis"),
+        ((5, 1, 32, 30), "1 channels and not 3"),
+        ((5, 32, 30, 1), "1 channels, last"),
+        ((5, 3, 8, 8), "Pillow"),
+    ],
+)
+def test_images_of_another_shape_get_a_hint(given, said):
+    with pytest.raises(Mismatch, match=said):
+        list(read(torch.rand(given), (3, 32, 30), batch=8))
+
+
+def test_grey_images_without_channels_get_a_hint():
+    for given in ((28, 28), (5, 28, 28)):
+        with pytest.raises(Mismatch, match=r"\.\.\., None"):
+            list(read(torch.rand(given), (1, 28, 28), batch=8))

@@ -19,6 +19,10 @@ ROOT = Path(__file__).parents[2]
 LONG = {"quickstart", "compare", "reproduce", "guard", "init"}  # minutes to hours
 SMALL = {
     "train": ["--set", "train.epochs=0.01", "--set", "train.decay_from=0.005"],
+    "train discriminator": ["--set", "train.eps_ramp=0.005"],
+    "train good": ["--set", "train.eps_ramp=0.005", "--set", "train.kappa_ramp=0.005"],
+    "train robust": ["--set", "train.eps_ramp=0.005"],
+    "train unsure": ["--set", "train.weight_ramp=0.005"],
     "train ccu": ["--set", "train.components=3", "--set", "train.fit_images=200"],
     "evaluate": ["--limit", "2", "--attacks", "fast"],
     "certify": ["--limit", "2"],

@@ -376,7 +376,7 @@ def test_a_preset_that_has_changed_is_run_again(f, inside, outside, tmp_path, mo
     [
         ({"eps": -0.1}, "eps is a radius"),
         ({"eps": [0.1, float("nan")]}, "eps is a radius"),
-        ({"eps": []}, "none given"),
+        ({"eps": []}, "eps names no radius"),
         ({"attacks": "rude"}, "no attack preset 'rude': choose one of paper, fast, strong"),
         ({"stop": "soon", "attacks": "fast"}, "stopping rule 'soon': choose one of auc, bound, never"),
         ({"batch": 0}, "batch must be at least 1, not 0"),

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from prood.errors import BadValue, Damaged, Mismatch, ProodError, UnknownName, Unsupported
 from prood.models import ProoD, WrapOptions, discriminator, open_classifier, score_of
-from prood.models.wrapped.module import logits_of, look_like_probabilities
+from prood.models.confidence import look_like_probabilities
+from prood.models.wrapped.module import logits_of
 
 WEIGHT = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 

@@ -15,9 +15,10 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from prood.data import Augment, ImageSet
-from prood.errors import Diverged
+from prood.errors import Collapsed, Diverged
 from prood.methods import Batch, CertifiedDiscriminator, Logs, Objective, OutlierExposure, Plain, Step
 from prood.models import discriminator, load, small
+from prood.models.constancy import constant
 from prood.training import Run, TrainOptions, fit, loop
 from prood.training.batches import Batches
 
@@ -182,10 +183,25 @@ def test_a_real_collapse_is_noticed(tmp_path: Path) -> None:
     """The paper's bound with a large radius, a large step and no ramp."""
     torch.manual_seed(0)
     g = discriminator("digits", image=(1, 8, 8))
-    complaint = run_fit(tmp_path, CertifiedDiscriminator(eps=0.3, bound="ibp"), g, lr=0.03, epochs=6)
-    assert complaint is not None
-    assert "bound = 'crown-ibp'" in complaint
+    with pytest.raises(Collapsed, match="bound = 'crown-ibp'"):
+        run_fit(tmp_path, CertifiedDiscriminator(eps=0.3, bound="ibp"), g, lr=0.03, epochs=16)
+    assert constant(g) is not None
     assert g(torch.rand(9, 1, 8, 8)).std() < 1e-3
+
+
+@pytest.mark.parametrize("bound", ["ibp", "crown-ibp"])
+def test_training_stops_once_nothing_can_wake_the_discriminator(tmp_path: Path, bound: Any) -> None:
+    """Three reports, of an epoch each: even during the ramp, as no gradient reaches a hidden unit."""
+    objective = CertifiedDiscriminator(bound=bound, eps_ramp=9, kappa_ramp=9)
+    with pytest.raises(Collapsed, match=r"after step 12 of 36.*learning rate"):
+        run_fit(tmp_path, objective, constant_discriminator(), epochs=9)
+    assert [(one["live"], one["awake"]) for one in metrics(tmp_path)] == [(0, 0)] * 3
+    assert max(one["spread"] for one in metrics(tmp_path)) < 1e-3
+
+
+def test_what_may_still_mend_itself_goes_on(tmp_path: Path) -> None:
+    broken = Constant({0.375 + epoch: "it broke" for epoch in range(6)})
+    assert run_fit(tmp_path, broken, nn.Linear(2, 2), epochs=6) == "it broke"
 
 
 def test_recovery_is_announced_and_a_relapse_is_a_new_warning(

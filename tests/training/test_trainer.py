@@ -13,11 +13,11 @@ from rich.console import Console
 from torch import nn
 
 from prood import data
-from prood.errors import AlreadyThere, BadValue, Diverged, Mismatch, NotFound, ProodError, UnknownName
+from prood.errors import AlreadyThere, BadValue, Collapsed, Mismatch, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method, base
 from prood.models import Discriminator, ProoD, discriminator, load, read_metadata, save, small
 from prood.models.baselines import Energy
-from prood.training import Recipe, Run, combine, held_back, load_recipe, train, trainer
+from prood.training import Recipe, Run, combine, describe, held_back, load_recipe, train, trainer
 
 
 @pytest.fixture(scope="module")
@@ -312,12 +312,16 @@ def test_a_constant_discriminator_is_an_error_with_the_model_kept(
 
     monkeypatch.setattr(base, "build", dead)
     short = recipe.with_settings("discriminator", [f"train.bound={bound}"])
-    with pytest.raises(Diverged):
+    with pytest.raises(Collapsed):
         train("discriminator", short, tmp_path / "run", device="cpu", console=console)
     assert said().count("warning") == 1
     assert isinstance(load(tmp_path / "run")[0], Discriminator)
-    with pytest.raises(Diverged):  # nor does it pass for healthy later
+    with pytest.raises(Collapsed):  # nor does it pass for healthy later
         train("discriminator", short, tmp_path / "run", device="cpu", resume=True)
+    with pytest.raises(Collapsed, match="constant"):
+        train("prood", recipe, tmp_path / "joint", discriminator=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "joint").exists()
+    assert "constant" in describe(tmp_path / "run")["warning"]
 
 
 # What is refused

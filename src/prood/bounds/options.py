@@ -1,5 +1,6 @@
 """How a bound is found: the words, the options, and how much work it may be."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
@@ -63,3 +64,19 @@ class FullOptions:
     arithmetic: Arithmetic = "sound"
     norm: Norm = "linf"
     budget: Budget | None = None
+
+
+def checked_radius(eps: float | str, norm: Norm = "linf") -> float:
+    """A radius, also as text: 0.01, "8/255". In the maximum norm at most 1, which is the whole range of a pixel."""
+    try:
+        numerator, _, denominator = str(eps).partition("/")
+        radius = float(numerator) / float(denominator or 1)
+    except (ValueError, ZeroDivisionError):
+        radius = math.nan
+    if not (math.isfinite(radius) and radius >= 0):
+        shown = repr(eps.strip()) if isinstance(eps, str) else eps
+        raise BadValue(f"eps is a radius and not {shown}: write a number that is not negative, such as 0.01 or 8/255")
+    if radius > 1 and norm == "linf":
+        advice = f": for so many grey levels write {radius:g}/255" if radius <= 255 else ""
+        raise BadValue(f"eps = {radius:g} is above 1, the whole range of a pixel{advice}")
+    return radius

@@ -2,9 +2,10 @@
 
 import os
 import sys
+import warnings
 from io import TextIOWrapper
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -21,7 +22,7 @@ from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
 from prood.cli.showing import info, report, results
 from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
-from prood.errors import ProodError
+from prood.errors import ProodError, ProodWarning
 from prood.version import __version__
 
 app = typer.Typer(
@@ -77,6 +78,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     if empty := _empty(sys.argv[1:]):
         _refuse(f"{empty} is an empty text: give a value; a variable that is not set leaves none")
+    warnings.showwarning = _show
     try:
         sys.exit(app(standalone_mode=False))
     except ProodError as error:
@@ -109,6 +111,14 @@ def _empty(words: list[str]) -> str:
         if word.startswith("--") and word.find("=") == len(word) - 1:
             return word[:-1]
     return ""
+
+
+def _show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any, **more: Any) -> None:
+    """Our own warnings are for the user, in one line; others are as Python shows them."""
+    if issubclass(category, ProodWarning):
+        Console(stderr=True).print(f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)
 
 
 def _refuse(fault: str) -> NoReturn:

@@ -57,7 +57,7 @@ def evaluate(
     shown, names = console(), separated(outside)
     radii = None if eps is None else evaluation.parse_radii(eps)
     options: dict[str, Any] = {"stop": stop, "method": method, "limit": limit, "seed": seed, "batch": batch}
-    options |= {"attacks": None if attacks == "none" else attacks, "compile": compile, "device": device}
+    options |= {"attacks": attacks, "compile": compile, "device": device}
     for run in runs:
         results = evaluation.evaluate_run(run, inside=inside, outside=names, eps=radii, console=shown, **options)
         if processes.is_main():

@@ -16,7 +16,7 @@ Rows = Tensor | Sequence[int]
 Shape = tuple[int, int, int]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choosable:
     """What sets in memory and on disk share: seeded choices of their images."""
 
@@ -38,6 +38,12 @@ class Choosable:
     def marks(self) -> list[bytes]:
         """A hash of each image's pixels: equal images have equal ones."""
         return [hashlib.sha256(self.take([row]).cpu().numpy().data).digest() for row in range(len(self))]
+
+    def __repr__(self) -> str:
+        """Without pixels and labels, which may be millions."""
+        shape, classes = getattr(self, "shape", ()), getattr(self, "classes", None)
+        named = f", {len(classes)} classes" if classes else ""
+        return f"{type(self).__name__}({self.name!r}, {len(self):,} images of shape {tuple(shape)}{named})"
 
     def subset(self, count: int, seed: int) -> Self:
         """A seeded choice of `count` images without replacement, or the whole set in order if it has no more.
@@ -96,7 +102,7 @@ class Choosable:
         return index.to(torch.int64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageSet(Choosable):
     """Images of one size: uint8 NCHW, labels int64 (N,) or None, and the names of the classes where they have any.
 

@@ -38,7 +38,7 @@ class Decoding(Reader, Protocol):
         """The same images out of a cache, which is made now if there is none; else itself."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoredSet(Choosable):
     """Images of one size behind a `Reader`; the counterpart of `ImageSet`, which `load` turns it into.
 

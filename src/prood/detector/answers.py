@@ -58,6 +58,10 @@ class Prediction:
     probabilities: Floats
     cap: Floats
 
+    def __repr__(self) -> str:
+        verdict = "no threshold" if self.threshold is None else f"{int(self.accepted.sum())} accepted"
+        return f"Prediction({_images(len(self))}, {verdict})"
+
     @property
     def accepted(self) -> NDArray[np.bool_]:
         """confidence ≥ threshold, the one comparison by which an image is accepted."""
@@ -116,6 +120,10 @@ class Proof:
     norm: Norm
     found: Floats | None = None  # the radii, where there is a threshold
 
+    def __repr__(self) -> str:
+        verdict = "no threshold" if self.threshold is None else f"{int(self.rejected.sum())} provably rejected"
+        return f"Proof({_images(len(self))}, eps={self.eps:.4g}, norm={self.norm!r}, {verdict})"
+
     @property
     def rejected(self) -> NDArray[np.bool_]:
         """Whether every image in the ball is provably rejected: upper_bound < threshold."""
@@ -146,3 +154,7 @@ class Proof:
 
     def __iter__(self) -> Iterator[Certified]:
         return (self[place] for place in range(len(self)))
+
+
+def _images(count: int) -> str:
+    return f"{count:,} image" + "s" * (count != 1)

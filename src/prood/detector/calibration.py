@@ -56,6 +56,10 @@ class Calibration:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def __repr__(self) -> str:
+        least = f"accepts at least {self.tpr:g} with confidence {self.confidence:g}"
+        return f"Calibration({len(self):,} images, threshold={self.threshold:.4g}, {least})"
+
     def p_values(self, scores: Floats) -> Floats:
         """(1 + #{i: sᵢ ≤ s})/(n + 1): for an in-distribution image at most α with probability ≤ α, for every α.
 
@@ -64,6 +68,23 @@ class Calibration:
         """
         # Two confidences that round to the same number have different scores, so they are told apart here.
         return np.asarray((1 + np.searchsorted(self.scores, scores, side="right")) / (len(self) + 1))
+
+    def doubt(self, outside: float, classes: int) -> str | None:
+        """What speaks against these images being in-distribution, in one sentence; `classes` is 0 without a classifier.
+
+        `outside` is the share of them that g holds for out-distribution: p(in) < 1/2. Of images of the kind that g was
+        trained with, most are not, and the few that are rejected are still more sure of their class than 1/K.
+        """
+        floor = 1 / classes if classes else 0.0
+        facts = []
+        if outside > 0.5:
+            facts.append(f"g takes {outside:.0%} of these images for out-distribution")
+        if classes and self.threshold - floor < 0.01 * (1 - floor):
+            facts.append(f"the threshold {self.threshold:.4f} is hardly above 1/K = {floor:.4f}, where all is accepted")
+        if not facts:
+            return None
+        advice = "calibrate with images like those of training, prepared alike, or choose a larger shift"
+        return f"are the calibration images in-distribution? {' and '.join(facts)}: {advice}"
 
 
 def calibrated(scores: Floats, values: Floats, *, accept: float, level: float) -> Calibration:

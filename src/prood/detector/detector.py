@@ -19,9 +19,10 @@ from prood.detector.gates import Schedule, Spent, gated, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
 from prood.detector.outputs import Outputs, model_of, outputs_of, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, Diverged, Mismatch, Unsupported, first_line
+from prood.errors import AlreadyThere, Diverged, Mismatch, Unsupported, first_line, warn
 from prood.models import MODEL_FILE, Discriminator, Gated, ProoD, Score, load, save, score_of
-from prood.models.confidence import Floats, logistic, renamed
+from prood.models.confidence import Floats, check_logits, logistic, renamed
+from prood.models.constancy import constant, patterns
 
 
 class Detector:
@@ -65,6 +66,10 @@ class Detector:
         self.rule = Rule(self.count or None).at(threshold)
         self.calibration = self.accept = None
         self.provable = None if isinstance(self.model, Gated) else 0.0
+
+    def __repr__(self) -> str:
+        threshold = "no threshold" if self.threshold is None else f"threshold={self.threshold:.4g}"
+        return f"Detector({self.model!r}, {threshold}, device={str(self.device)!r})"
 
     @property
     def discriminator(self) -> Discriminator:
@@ -141,6 +146,8 @@ class Detector:
             self.provable = schedule.provable
         self.model = model
         self.use(found)
+        if doubt := found.doubt(float((seen.g < 0).mean()), self.count):
+            warn(doubt)
         return found
 
     def use(self, calibration: Calibration) -> None:
@@ -166,7 +173,13 @@ class Detector:
         )
 
     def certify(
-        self, images: Images, eps: float, *, radius: bool = False, batch: int = 64, **options: Unpack[bounds.Options]
+        self,
+        images: Images,
+        eps: float | str,
+        *,
+        radius: bool = False,
+        batch: int = 64,
+        **options: Unpack[bounds.Options],
     ) -> Proof:
         """A bound of the confidence over the ball of radius `eps`, and whether all images in it are provably rejected.
 
@@ -174,7 +187,7 @@ class Detector:
         searched up to the whole of [0, 1]^d: about twenty more bounds for each. Without a threshold there is only the
         bound.
         """
-        asked = radius_of(eps)
+        asked = radius_of(eps, options.get("norm", "linf"))
         found, radii = [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
             bound = self.upper_bound(stack, asked, **options)
@@ -190,7 +203,8 @@ class Detector:
         self, images: Images, eps: Sequence[float], *, batch: int = 64, **options: Unpack[bounds.Options]
     ) -> Floats:
         """The bounds (N, R) at several radii: what is proven about a ball holds for those inside it."""
-        radii, found = [radius_of(one) for one in eps], [np.zeros((0, len(eps)))]
+        radii = [radius_of(one, options.get("norm", "linf")) for one in eps]
+        found = [np.zeros((0, len(eps)))]
         for stack in read(images, self.shape, batch=batch):
             found.append(np.stack([self.upper_bound(stack, radius, **options) for radius in radii], 1))
         return self.nested(np.concatenate(found), radii)
@@ -256,6 +270,8 @@ class Detector:
         model, about = load(path)
         if not isinstance(model, ProoD | Discriminator):
             raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
+        if fault := constant(model):
+            warn(f"{path}: {fault}")
         names = about.classes if isinstance(model, ProoD) else None
         detector = cls(model, threshold=about.threshold, classes=names, device=device)
         detector.accept = about.accept
@@ -266,11 +282,13 @@ class Detector:
         return detector
 
     def _count(self) -> int:
-        """The number of classes, 0 of a bare discriminator; a grey image shows that both networks take such images."""
+        """The number of classes, 0 of a bare discriminator; some images show that both networks take such images."""
         try:
             with torch.no_grad():
-                grey = torch.full((1, *self.shape), 0.5, device=self.device)
-                return int(outputs_of(self.model, grey).logits.shape[1])
+                shown = patterns(self.shape)[::7].to(self.device)  # four, of different kinds
+                if isinstance(self.model, ProoD):
+                    check_logits(self.model.logits(shown))
+                return int(outputs_of(self.model, shown).logits.shape[1])
         except (RuntimeError, ValueError) as error:
             raise Mismatch(f"the model does not take images of shape {self.shape}: {first_line(error)}") from None
 

@@ -10,7 +10,6 @@ What each of them becomes is float32 in [0, 1], (N, C, H, W), and what is said o
   with several frames the first counts, of a Pillow image the one that it stands at.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +20,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from prood.bounds.box import Norm
+from prood.bounds.options import checked_radius
 from prood.data import ImageSet
 from prood.data.formats.pictures import decode, fit, plain
 from prood.errors import BadValue, Mismatch, Unsupported
@@ -83,10 +84,27 @@ def _checked(images: Tensor, given: tuple[int, ...], shape: Shape) -> Tensor:
     """(N, C, H, W), of this shape and a type that has a meaning as pixels."""
     if images.ndim not in (3, 4) or tuple(images.shape[-3:]) != shape:
         takes = f"the model, which takes (N, {', '.join(map(str, shape))}) or one image without the N"
-        raise Mismatch(f"images of shape {given} do not fit {takes}: of other sizes, pass Pillow images or paths")
+        raise Mismatch(f"images of shape {given} do not fit {takes}: {_advice(given, shape)}")
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise BadValue(f"pixels are uint8 (0 to 255) or floating point (0 to 1), not {images.dtype}")
     return images if images.ndim == 4 else images[None]
+
+
+def _advice(given: tuple[int, ...], shape: Shape) -> str:
+    """What to do about images of another shape: mostly it is the channels that stand elsewhere or are others."""
+    channels, height, width = shape
+    sides = given[-3:]
+    if sides == (height, width, channels):
+        return "the channels stand last, so move them: moveaxis(images, -1, -3)"
+    if given[-2:] == (height, width) and len(given) in (2, 3) and channels == 1:
+        return "they have no axis of channels, so add one with images[..., None, :, :]"
+    if len(given) in (3, 4) and sides[1:] == (height, width):
+        return f"they have {sides[0]} channels and not {channels}: grey and colour are converted in Pillow images"
+    if len(given) in (3, 4) and sides[:2] == (height, width):
+        return (
+            f"they have {sides[2]} channels, last, and not {channels}: grey and colour are converted in Pillow images"
+        )
+    return "of other sizes, pass Pillow images or paths"
 
 
 def _pixels(row: _Row, shape: Shape) -> Tensor:
@@ -122,11 +140,10 @@ def shape_of(image: Sequence[int]) -> Shape:
     return int(channels), int(height), int(width)
 
 
-def radius_of(eps: float) -> float:
-    try:
-        radius = float(eps)
-    except (TypeError, ValueError):
-        raise BadValue(f"eps is one radius for all images, not {eps!r}: call certify once for each") from None
-    if not (radius >= 0 and math.isfinite(radius)):
-        raise BadValue(f"eps is a finite radius and not negative: not {radius}")
-    return radius
+def radius_of(eps: float | str, norm: Norm = "linf") -> float:
+    if not isinstance(eps, str):
+        try:
+            eps = float(eps)
+        except (TypeError, ValueError):
+            raise BadValue(f"eps is one radius for all images, not {eps!r}: call certify once for each") from None
+    return checked_radius(eps, norm)

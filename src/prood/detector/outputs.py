@@ -50,3 +50,16 @@ def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confi
     found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
     np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
     return np.asarray(found)
+
+
+def model_of(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
+    """What a detector decides by: a model that is whole, or one of a classifier and a discriminator."""
+    if isinstance(model, ProoD | Discriminator):
+        if discriminator is not None or shift is not None:
+            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
+        return model
+    if not isinstance(model, nn.Module):
+        raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
+    if discriminator is None:
+        raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
+    return ProoD(model, discriminator, 0.0 if shift is None else shift)

@@ -3,9 +3,9 @@
 from prood.evaluation.bench import BoundViolated
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, rejected, roc, threshold
-from prood.evaluation.options import EvaluateOptions
+from prood.evaluation.options import EvaluateOptions, parse_radii
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
-from prood.evaluation.runs import evaluate_run, gather, parse_radii
+from prood.evaluation.runs import evaluate_run, gather
 from prood.evaluation.scores import Scores
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from rich.console import Console
@@ -16,25 +16,39 @@ from torch import Tensor, nn
 from prood import processes
 from prood.attacks import Compiled
 from prood.data import ImageSet
-from prood.errors import Damaged, Mismatch, Unsupported, first_line
+from prood.errors import BadValue, Damaged, Mismatch, Unsupported, first_line, warn
 from prood.evaluation.bench import Bench
 from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
+from prood.evaluation.sets import Outside, opened
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
+from prood.models.constancy import constant
 
 Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
 
+class Scored(Protocol):
+    """A `Detector`, as far as this room knows it."""
+
+    classes: tuple[str, ...]
+    device: torch.device
+
+    @property
+    def score(self) -> Score: ...
+
+    def to(self, device: str | torch.device) -> Any: ...
+
+
 @torch.no_grad()
 def evaluate(
-    model: nn.Module | Score,
+    model: nn.Module | Score | Scored,
     *,
-    inside: ImageSet,
-    outside: Mapping[str, ImageSet],
-    eps: float | Iterable[float],
+    inside: ImageSet | str,
+    outside: Outside,
+    eps: float | str | Iterable[float | str],
     options: EvaluateOptions | None = None,
     **keywords: Any,
 ) -> Results:
@@ -43,13 +57,24 @@ def evaluate(
     AUC and FPR take the images as they are; GAUC and GFPR the certified upper bounds over the ℓ∞ balls of radius eps (a
     model without a certificate has 0 and 1); AAUC and AFPR the highest scores that an attack finds in them.
 
+    `model` is a network with a score, a `Score` or a `Detector`. Sets may be given by name: `inside="digits:test"`,
+    `outside=["uniform", "smooth"]`; without a split the name means the split `test`. A radius may be text: `"8/255"`.
     `options`, or `keywords` by the names of its fields, say how: see `EvaluateOptions`. Under torchrun each process
     takes a part of the images. The model is moved to the device, and stays in eval mode.
     """
     options = replace(options or EvaluateOptions(), **keywords)
     if options.compile and options.place.type != "cuda":
         raise Unsupported("attacks are compiled for a GPU only: leave out --compile, or choose --device cuda")
-    score = model if isinstance(model, Score) else score_of(model)
+    names = getattr(model, "classes", None)
+    if isinstance(model, nn.Module | Score):
+        score = model if isinstance(model, Score) else score_of(model)
+    elif isinstance(getattr(model, "score", None), Score):
+        options = replace(options, device=options.device or model.device)
+        score = model.to(options.place).score
+    else:
+        raise BadValue(f"evaluate takes a model, a Score or a Detector, not {type(model).__name__}: use prood.load(…)")
+    names = names if isinstance(names, tuple) else None
+    inside, outside = opened(inside, outside, classes=names, limit=options.limit, seed=options.seed)
     score.model.to(options.place).eval()
     score.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions
     plan = _plan(score, inside, outside, radii_of(eps), options)
@@ -60,6 +85,8 @@ def evaluate(
     missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
         _check_shape(score, inside, options.place)
+        if fault := constant(score.model):
+            warn(f"{options.name}: {fault}")
         reference = bench.over(inside, score)
         classified = _classified(bench, inside)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:

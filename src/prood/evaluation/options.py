@@ -1,6 +1,5 @@
 """How a model is evaluated: all that does not belong to the model or to the images, as when a search may end."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from rich.console import Console
 from torch import Tensor
 
 from prood.attacks import NEVER, TOLERANCE, Attack, preset
-from prood.bounds import Method
+from prood.bounds import Method, Norm
+from prood.bounds.options import checked_radius
 from prood.errors import BadValue, UnknownName
 from prood.evaluation.results import Results
 
@@ -24,8 +24,8 @@ LIMIT = 1000
 class EvaluateOptions:
     """What `evaluate` and `evaluate_run` take as keywords, as one object.
 
-    `attacks` is a preset ("fast", "paper", "strong"), an attack or None. `stop` says when the search for an image may
-    end (`goals`). `method` is that of the certified bounds, "best" by default. `limit` takes a seeded choice
+    `attacks` is a preset ("fast", "paper", "strong"), an attack, or None ("none"). `stop` says when the search for an
+    image may end (`goals`). `method` is that of the certified bounds, "best" by default. `limit` takes a seeded choice
     of so many images of each out-distribution; the in-distribution is always used whole. `compile` is for attacks on a
     GPU: the passes of a search are compiled first, which takes half a minute.
 
@@ -50,6 +50,8 @@ class EvaluateOptions:
 
     def __post_init__(self) -> None:
         """What is wrong is said now, not after hours."""
+        if self.attacks == "none":
+            object.__setattr__(self, "attacks", None)
         for word, given, known in (("stopping rule", self.stop, Stop), ("bound method", self.method or "best", Method)):
             if given not in get_args(known):
                 raise UnknownName(f"unknown {word} {given!r}: choose one of {', '.join(get_args(known))}")
@@ -78,13 +80,18 @@ class EvaluateOptions:
         }
 
 
-def radii_of(eps: float | Iterable[float]) -> list[float]:
-    """One radius or several as a list, each once."""
-    radii = [float(radius) for radius in (eps if isinstance(eps, Iterable) else [eps])]
-    wrong = [radius for radius in radii if not (math.isfinite(radius) and radius >= 0)]
-    if wrong or not radii:
-        raise BadValue(f"eps is a radius, or several, none of them negative: {wrong[0] if wrong else 'none given'}")
+def radii_of(eps: float | str | Iterable[float | str]) -> list[float]:
+    """One radius or several as a list, each once; as text `"0.01,8/255"`, too."""
+    listed = parse_radii(eps) if isinstance(eps, str) else eps if isinstance(eps, Iterable) else [eps]
+    radii = [checked_radius(radius) for radius in listed]
+    if not radii:
+        raise BadValue("eps names no radius: give one or several, such as 0.01 or [0.01, 8 / 255]")
     return list(dict.fromkeys(radii))
+
+
+def parse_radii(text: str, norm: Norm = "linf") -> list[float]:
+    """`0.01,8/255` as numbers."""
+    return [checked_radius(word, norm) for word in text.split(",")]
 
 
 def goals(stop: Stop, bound: Tensor, inside: Tensor, tolerance: float = TOLERANCE) -> Tensor:

@@ -63,6 +63,11 @@ class Evaluation:
     version: str = __version__
     scores: Scores | None = field(default=None, compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        values = {"AUC": self.auc, "GAUC": self.gauc, "AAUC": self.aauc}
+        shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in values.items() if value is not None)
+        return f"Evaluation({self.model!r}, {self.inside} against {self.outside}, eps={self.eps:.4g}: {shown})"
+
     @property
     def identity(self) -> str:
         """16 hex digits of everything that decides the outcome: an evaluation that is there need not be repeated."""
@@ -104,6 +109,9 @@ class Results:
 
     evaluations: tuple[Evaluation, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Results({len(self)} evaluations{''.join(f'{chr(10)}  {one!r}' for one in self)})"
 
     def __iter__(self) -> Iterator[Evaluation]:
         return iter(self.evaluations)

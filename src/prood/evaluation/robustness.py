@@ -15,7 +15,7 @@ from prood.data import ImageSet
 from prood.errors import Damaged, Mismatch, Unsupported
 from prood.evaluation.asymptotics.far import TRAJECTORIES, Far, far_away
 from prood.evaluation.results import Evaluation
-from prood.evaluation.runs import fitting_of, part_of
+from prood.evaluation.sets import fitting_of, part_of
 from prood.models import Score, load, score_of
 
 FILE = "measured.json"

@@ -1,6 +1,5 @@
 """Runs and image sets by name: what the command line evaluates and reports."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -9,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from prood import data, processes
-from prood.data import ImageSet
-from prood.data.stored import Damage
-from prood.errors import BadValue, Mismatch, NotFound, ProodError
+from prood.errors import Mismatch, NotFound, ProodError
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
+from prood.evaluation.sets import fitting_of, part_of
 from prood.models import load, model_path
 
 
@@ -108,33 +106,6 @@ def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:
         for place, path in paths.items():
             names[place, name] = "/".join([*path.parts[len(path.parts) - kept :], name])
     return names
-
-
-def parse_radii(text: str) -> list[float]:
-    """`0.01,8/255` as numbers."""
-    radii = []
-    for word in text.split(","):
-        numerator, slash, denominator = word.partition("/")
-        try:
-            radius = float(numerator) / (float(denominator) if slash else 1)
-        except (ValueError, ZeroDivisionError):
-            radius = math.nan
-        if not math.isfinite(radius):
-            raise BadValue(f"{word.strip()!r} is no radius: write numbers such as 0.01 or 8/255")
-        radii.append(radius)
-    return radii
-
-
-def fitting_of(recipe: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How `load` takes the pictures of a run with this recipe: fitted to a shape or not, damaged ones too."""
-    recipe = recipe or {}
-    return {"shape": tuple(recipe.get("image") or ()) or None, "damaged": recipe.get("damaged", "refuse")}
-
-
-def part_of(name: str, like: ImageSet, limit: int | None, seed: int, damaged: Damage = "refuse") -> ImageSet:
-    """A seeded choice of `limit` images, all for None (of noise 1,000). If they stay on disk, only these are read."""
-    found = data.open_set(name, like=like, count=limit or LIMIT, seed=seed, split="test", damaged=damaged)
-    return (found.subset(limit, seed) if limit else found).load()
 
 
 def counterpart(trained_on: str | None) -> str | None:

@@ -84,6 +84,10 @@ class Objective(Method):
         """A complaint about a run that has gone wrong, with what to change; None while all is well."""
         return None
 
+    def hopeless(self, logs: dict[str, float], epoch: float) -> bool:
+        """Whether what `diagnose` complains about will not mend itself: training stops where that is so for long."""
+        return False
+
 
 @dataclass(frozen=True)
 class Adversarial(Objective):

@@ -11,6 +11,7 @@ from prood.bounds import Box, concretise, interval, relax
 from prood.methods.base import Batch, Logs, Loss, Objective, Step, climb, ramp
 from prood.methods.declaring import option, register
 from prood.models import Discriminator, InLogit
+from prood.models.constancy import ADVICE, SPREAD, collapsed
 
 _Bounded = tuple[Tensor, Tensor, Tensor, Logs]  # g of the in-distribution, bounds of the other, their loss, logs
 
@@ -66,7 +67,8 @@ class CertifiedDiscriminator(Objective):
         upper = output.upper.squeeze(1)
         # What gradients flow through; the in-distribution alone may well put all units to sleep, so that g is its cap.
         live = _live(torch.cat([hidden.points, hidden.lower]))
-        return output.points.squeeze(1), upper, self.penalty(upper).mean(), {"live": live}
+        logs = {"live": live, "awake": _live(hidden.upper)}
+        return output.points.squeeze(1), upper, self.penalty(upper).mean(), logs
 
     def _multi_task(self, model: Discriminator, batch_in: Batch, batch_out: Batch, eps: Tensor) -> _Bounded:
         attacked = self.attack(model, batch_out, eps)
@@ -81,20 +83,26 @@ class CertifiedDiscriminator(Objective):
         upper = concretise(box, lambda plane: pull_body(pull_tail(plane)), output.radius)
         a = self.certified_weight
         loss = (1 - a) * self.penalty(g_attacked).mean() + a * self.penalty(upper).mean()
-        logs = {"g_out_attacked": g_attacked.mean(), "live": _live(hidden.points)}
+        logs = {"g_out_attacked": g_attacked.mean(), "live": _live(hidden.points), "awake": _live(hidden.upper)}
         return g_in, upper, loss, logs
 
     def attack(self, model: Discriminator, batch: Batch, eps: Tensor) -> Tensor:
         return climb(model, batch, eps, steps=self.attack_steps, step_size=self.attack_step_size)
 
     def diagnose(self, logs: dict[str, float]) -> str | None:
-        if logs["live"] > 0 and logs["spread"] > 1e-3:
+        if logs["live"] > 0 and logs["spread"] > SPREAD:
             return None
-        change = "a longer eps_ramp and kappa_ramp, a smaller learning rate"
+        change = ADVICE
         if self.bound == "ibp":
             change += ", or bound = 'crown-ibp', which is more stable"
-        facts = f"live hidden units {logs['live']:.0%}, spread of g {logs['spread']:.1e}"
-        return f"the discriminator has gone constant ({facts}): try {change}"
+        return collapsed(f"live hidden units {logs['live']:.0%}, spread of g {logs['spread']:.1e}", change)
+
+    def hopeless(self, logs: dict[str, float], epoch: float) -> bool:
+        """Once no point of any ball wakes a hidden unit, no gradient does; and after the ramps nothing else changes.
+
+        Before, while κ is small, a g that is constant may well be the best one.
+        """
+        return logs["awake"] == 0 or epoch > max(self.eps_ramp, self.kappa_ramp)
 
 
 def _live(hidden: Tensor) -> Tensor:

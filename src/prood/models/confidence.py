@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prood.errors import BadValue
+from prood.errors import BadValue, Unsupported
 
 Floats = NDArray[np.float64]
 T = TypeVar("T", float, Floats, Tensor)
@@ -115,3 +115,19 @@ def needed(accept: float, level: float) -> int:
     while n * step > limit:  # the very comparison that `order_statistic` makes
         n += 1
     return n
+
+
+def look_like_probabilities(values: Tensor) -> bool:
+    """Whether every row is a distribution. Logits of several images are not, but by a miracle."""
+    within = bool(((values >= 0) & (values <= 1 + 1e-3)).all())
+    return within and bool(((values.double().sum(1) - 1).abs() < 1e-2).all())
+
+
+def check_logits(logits: Tensor) -> None:
+    """Refuse a softmax's output: taken for logits, no class would ever be much more probable than another.
+
+    Of fewer than four images nothing is said: logits of one may sum to 1 by chance.
+    """
+    if len(logits) >= 4 and look_like_probabilities(logits):
+        fault = "the classifier returns probabilities (no number is negative, and each row sums to 1), not logits"
+        raise Unsupported(f"{fault}: leave out its softmax, or return their logarithms")

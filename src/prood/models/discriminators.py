@@ -74,6 +74,14 @@ class Discriminator(nn.Module):
             made.architecture = spec | {"size": size, "image": image}  # type: ignore[assignment]
         return made
 
+    def __repr__(self) -> str:
+        """Its description and not its layers, which `print(g.network)` shows."""
+        spec = spec_of(self) if hasattr(self, "architecture") else {}
+        named = [f"{key}={value!r}" for key, value in spec.items() if key in ("size", "image", "guard")]
+        return (
+            f"{type(self).__name__}({', '.join([*named, f'{sum(p.numel() for p in self.parameters()):,} parameters'])})"
+        )
+
     @property
     def image(self) -> tuple[int, int, int]:
         """Channels, height and width of the images that it takes, as its description says."""

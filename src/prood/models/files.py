@@ -25,6 +25,7 @@ from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
 
 KEY = "prood"
+RUN_FILE = "recipe.json"  # in the folder of a run from its first moment on
 MODEL_FILE = "model.safetensors"
 
 
@@ -118,6 +119,8 @@ def fingerprint(model: nn.Module) -> str:
 def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tensor]]:
     file = model_path(path)
     if not file.is_file():
+        if (file.parent / RUN_FILE).is_file() and Path(path).is_dir():
+            raise NotFound(f"{path} is a run that is not finished: run the command that began it with --resume")
         advice = f"give a run's folder, a .safetensors file or a shipped model ({pretrained.listed()})"
         if str(path) in pretrained.names():
             advice = f"the folder hides the shipped model {path}; rename it, or work in another folder"

@@ -12,6 +12,7 @@ from prood import bounds
 from prood.errors import BadValue, Unsupported
 from prood.models.architectures import Metadata, Spec, architecture, build, spec_of
 from prood.models.confidence import (
+    check_logits,
     checked_threshold,
     confidence_bound,
     confidence_of,
@@ -86,6 +87,15 @@ class ProoD(nn.Module):
         self.about: Metadata | None = None
         self.register_buffer("shift", torch.tensor(float(shift), dtype=torch.float32))
 
+    def __repr__(self) -> str:
+        """Its parts by name, and not their layers, which `print(model.classifier)` shows."""
+        spec = getattr(self.classifier, "architecture", None) or {}
+        name = spec.get("name", type(self.classifier).__name__)
+        facts = [f"classifier={name}", f"discriminator={self.discriminator!r}", f"shift={self.shift.item():g}"]
+        facts += [f"{len(self.classes)} classes"] if self.classes else []
+        facts += [] if self.threshold is None else [f"threshold={self.threshold:.4g}"]
+        return f"{type(self).__name__}({', '.join(facts)})"
+
     @property
     def architecture(self) -> dict[str, Any]:
         return {"name": "prood", "classifier": spec_of(self.classifier), "discriminator": spec_of(self.discriminator)}
@@ -137,11 +147,14 @@ class ProoD(nn.Module):
     def confidence(self, images: Tensor) -> Tensor:
         """max_y p(y|x) in float64, from its logit: so it never exceeds the cap of the same g, nor leaves [1/K, 1]."""
         logits = self.logits(images)
+        check_logits(logits)
         return confidence_of(self.scored(logits, self.in_logit(images)), logits.shape[1])
 
     def predict(self, images: Tensor) -> Tensor:
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""
-        return self.logits(images).argmax(1)
+        logits = self.logits(images)
+        check_logits(logits)
+        return logits.argmax(1)
 
     def upper_bound(
         self, images: Tensor, eps: float | Tensor, *, threshold: float | None = None, **options: Unpack[bounds.Options]

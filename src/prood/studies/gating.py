@@ -17,7 +17,7 @@ from prood.detector.files import keep
 from prood.detector.gates import LEAST, Schedule, for_gate, gate_of, ungated
 from prood.errors import AlreadyThere, BadValue, UnknownName
 from prood.evaluation.metrics import auc, fpr
-from prood.evaluation.runs import part_of
+from prood.evaluation.sets import part_of
 from prood.models import MODEL_FILE, Gate, Gated, ProoD, load
 from prood.models.confidence import threshold_at
 from prood.models.fusion import product_logit

@@ -11,7 +11,8 @@ from rich.console import Console
 from prood import data
 from prood.errors import BadValue
 from prood.evaluation import EvaluateOptions
-from prood.evaluation.runs import counterpart, part_of
+from prood.evaluation.runs import counterpart
+from prood.evaluation.sets import part_of
 from prood.evaluation.words import set_name
 from prood.models import MODEL_FILE, fingerprint, load
 from prood.studies.graph import Node, Study

@@ -11,6 +11,7 @@ from prood.errors import NotFound
 from prood.methods import METHODS
 from prood.methods.declaring import meanings
 from prood.models import Discriminator, Gated, Metadata, ProoD, load, model_path
+from prood.models.constancy import constant
 from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions
 from prood.training.recipe import DataTable, EvaluateTable, Recipe
@@ -105,6 +106,7 @@ def _model_facts(path: Path) -> dict[str, Any]:
         facts["gate"] = _gate(model, about)
     if isinstance(model, Discriminator):
         facts["ceiling"] = f"g never exceeds {_up(model.ceiling)}"
+    facts["warning"] = constant(model)
     facts |= {"seed": about.seed, "data": about.data, "settings": about.recipe, "version": about.version}
     return {key: value for key, value in facts.items() if value is not None}
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 
-from prood.errors import BadValue, Mismatch
+from prood.errors import BadValue, Collapsed, Mismatch
 from prood.methods import Method
 from prood.models import Discriminator, Metadata, ProoD, load, save
+from prood.models.constancy import constant
 from prood.models.fitting import fitted
 from prood.training.networks import answer
 from prood.training.run import Run
@@ -70,4 +71,6 @@ def _discriminator(path: Path | str, device: str | torch.device = "cpu") -> tupl
     model, about = load(path, device=device)
     if not isinstance(model, Discriminator):
         raise Mismatch(f"{path} holds no discriminator: train one with 'prood train discriminator'")
+    if fault := constant(model):
+        raise Collapsed(f"{path} is of no use: {fault}")
     return model, about

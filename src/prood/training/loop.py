@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch import nn
 
 from prood import processes
-from prood.errors import Diverged
+from prood.errors import Collapsed, Diverged
 from prood.methods import Objective
 from prood.methods.base import train_mode
 from prood.training.batches import Batches
@@ -22,6 +22,7 @@ from prood.training.run import Run
 from prood.training.update import Update, shared_batch_norm
 
 REPORT_STEPS = 200  # at the latest after so many steps, and at the end of every epoch, the run is looked at
+PATIENCE = 3  # reports in a row of what will not mend itself, before training stops
 
 
 def fit(
@@ -50,6 +51,7 @@ def fit(
     saved = time.monotonic()
     began = saved - (run.last_metrics() or {}).get("seconds", 0.0)
     complaint: str | None = None
+    hopeless = 0  # reports in a row
     display = Display(console, title, run.folder, start=start, last=last, shown=main)
     with display, _tuned(on_gpu), shared_batch_norm(model):
         for step in range(start, last):
@@ -77,6 +79,9 @@ def fit(
                 if time.monotonic() - saved >= options.checkpoint_seconds and done != last:
                     run.save_checkpoint(model, optimizer, done)
                     saved = time.monotonic()
+            hopeless = hopeless + 1 if complaint and objective.hopeless(means, epoch) else 0
+            if hopeless >= PATIENCE and done != last:
+                raise Collapsed(f"training stopped after step {done} of {last}: {complaint}")
     model.eval()
     if not all(parameter.isfinite().all() for parameter in update.trained):
         raise Diverged(f"the weights are no longer numbers after the last step: lower lr = {options.lr}")

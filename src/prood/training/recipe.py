@@ -85,6 +85,11 @@ class Recipe:
     modules: tuple[str, ...] = ()  # that declare methods of a user's own
     description: str = ""  # the comment at the head of the file
 
+    def __repr__(self) -> str:
+        """What it is about; `print(prood.training.explain_recipe(recipe))` shows every key."""
+        methods = ", ".join(self.train)
+        return f"Recipe({self.name!r}, {self.data.inside} against {self.data.outside}, trains {methods})"
+
     def augment_for(self, method: str) -> Augment:
         return pick(Augment, asdict(self.augment) | self.own_augment.get(method, {}))
 

@@ -14,6 +14,7 @@ from torch import nn
 from prood.atomic import locked, write_bytes, write_text
 from prood.errors import AlreadyThere, Damaged, Mismatch
 from prood.models import MODEL_FILE
+from prood.models.files import RUN_FILE
 
 
 class Run:
@@ -22,7 +23,7 @@ class Run:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.model = self.folder / MODEL_FILE
-        self.recipe = self.folder / "recipe.json"
+        self.recipe = self.folder / RUN_FILE
         self.metrics = self.folder / "metrics.jsonl"
         self.checkpoint = self.folder / "checkpoint.safetensors"
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from prood import processes
 from prood.data import Images, ImageSet
-from prood.errors import BadValue, Diverged, Unsupported
+from prood.errors import BadValue, Collapsed, Diverged, Unsupported
 from prood.methods import Method, Objective
 from prood.models import ProoD, load, save
 from prood.models.fitting import fitted
@@ -94,7 +94,8 @@ def train(
             processes.barrier()
     metrics = folder.last_metrics()
     if metrics and isinstance(declared, Objective) and (complaint := declared.diagnose(metrics)):
-        raise Diverged(f"{folder.folder} was trained to the end, but {complaint}")
+        kind = Collapsed if declared.kind == "discriminator" else Diverged
+        raise kind(f"{folder.folder} was trained to the end, but {complaint}")
     return model
 
 

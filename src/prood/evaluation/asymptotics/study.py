@@ -15,7 +15,7 @@ from prood.errors import BadValue, Mismatch, UnknownName, Unsupported
 from prood.evaluation.asymptotics.adversary import FAR, SCHEDULES, Stage, adversarial_directions
 from prood.evaluation.asymptotics.far import CURVE, KINDS, confidence, far_away, mean_confidence, random_directions
 from prood.evaluation.asymptotics.theorem import Theorem, check_theorem, fates, layers_of
-from prood.evaluation.runs import fitting_of
+from prood.evaluation.sets import fitting_of
 from prood.models import Discriminator, ProoD, load
 
 

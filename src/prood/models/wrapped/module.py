@@ -184,12 +184,6 @@ def logits_of(returned: Any, *, output: str | int | None = None) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
-def look_like_probabilities(values: Tensor) -> bool:
-    """Whether every row is a distribution. Logits of several images are not, but by a miracle."""
-    within = bool(((values >= 0) & (values <= 1 + 1e-3)).all())
-    return within and bool(((values.double().sum(1) - 1).abs() < 1e-2).all())
-
-
 def _chosen(returned: Any, output: str | int | None) -> Tensor:
     if isinstance(returned, Tensor):
         if output is not None:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from prood.errors import BadValue, Diverged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.models.architectures import spec_of
+from prood.models.confidence import look_like_probabilities
 from prood.models.discriminators import Discriminator
 from prood.models.joint import ProoD
-from prood.models.wrapped.module import Facts, Wrapped, look_like_probabilities
+from prood.models.wrapped.module import Facts, Wrapped
 from prood.models.wrapped.packages import open_network
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.programs import ENDINGS, Source, content_of, in_one_line, kind_of, open_program, sha256
