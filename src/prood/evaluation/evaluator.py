@@ -24,6 +24,7 @@ from prood.evaluation.results import Evaluation, Results, append, identity, read
 from prood.evaluation.scores import Scores
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
+from prood.progress import Lines
 
 Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
@@ -171,15 +172,16 @@ def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
 
 
 class Bar(Progress):
-    """A bar with the time left, on a terminal and in the first process only."""
+    """A bar with the time left on a terminal, else a line now and then; in the first process only."""
 
     def __init__(self, console: Console | None, title: str, images: int) -> None:
         name, part = (TextColumn(text, markup=False) for text in (f"{title:<14}", "{task.description}"))
         count = TextColumn("{task.completed:.0f}/{task.total} images")
         times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
         columns = name, BarColumn(), count, *times, part
-        hidden = console is None or not console.is_terminal or not processes.is_main() or not images
-        super().__init__(*columns, console=console, disable=hidden, transient=True)
+        console = console if processes.is_main() and images else None
+        super().__init__(*columns, console=console, disable=console is None or not console.is_terminal, transient=True)
+        self.lines = Lines(console, title)
         self.task = self.add_task("", total=images)
         self.before = 0.0
 
@@ -190,3 +192,6 @@ class Bar(Progress):
 
     def reaches(self, images: float) -> None:
         self.update(self.task, completed=self.before + images)
+        task = self.tasks[self.task]
+        total = task.total or 0
+        self.lines.tell(task.completed, total, lambda: f"{task.completed:.0f}/{total:.0f} images ({task.description})")
