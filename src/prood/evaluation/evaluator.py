@@ -22,6 +22,7 @@ from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
+from prood.evaluation.verdicts import judged
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
 from prood.progress import Lines
@@ -69,12 +70,18 @@ def evaluate(
             began = time.monotonic()
             known = _known((*(options.reuse or ()), *stored), score, settings)
             scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
+            whole = len(outside[settings["outside"]])
+            if attack and len(images) < whole:
+                attack |= {"images": len(images), "of": whole}
             made = _evaluation(settings | classified, scores, attack)
             seconds = round(time.monotonic() - began, 3)
             found[name] = replace(made, seconds=seconds, machine=machine(options.place))
             if store and processes.is_main():
                 append(store, found[name])
-    asked = tuple(found[name] for name in plan)
+    threshold = options.threshold
+    if threshold is None:
+        threshold = getattr(score.model, "threshold", None)
+    asked = tuple(judged(found[name], threshold, found[name].classes) for name in plan)
     if store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             settle(store, asked)
