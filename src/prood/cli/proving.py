@@ -57,7 +57,7 @@ def certify(
     detector = Detector.load(model, device=target)
     if threshold is not None:
         detector.threshold = threshold
-    radii = [own_radius(model)] if eps is None else parse_radii(eps, norm)
+    radii = [own_radius(model)] if eps is None else parse_radii(eps, norm)  # type: ignore[arg-type]  # refused below
     request = Request(radii, norm, method, batch, radius)  # type: ignore[arg-type]  # wrong words are refused there
     rows = certify_images(detector, model, images, request, out=out, limit=limit)
     if processes.is_main():

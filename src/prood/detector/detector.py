@@ -17,12 +17,12 @@ from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Schedule, Spent, gated, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
-from prood.detector.outputs import Outputs, model_of, outputs_of, probabilities
+from prood.detector.outputs import Outputs, classes_of, model_of, outputs_of, outputs_over, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, Diverged, Mismatch, Unsupported, first_line, warn
+from prood.errors import AlreadyThere, Mismatch, Unsupported, warn
 from prood.models import MODEL_FILE, Discriminator, Gated, ProoD, Score, load, save, score_of
-from prood.models.confidence import Floats, check_logits, logistic, renamed
-from prood.models.constancy import constant, patterns
+from prood.models.confidence import Floats, logistic, renamed
+from prood.models.constancy import constant
 
 
 class Detector:
@@ -56,7 +56,7 @@ class Detector:
         self.device = processes.device(str(device))
         self.model = model_of(model, discriminator, shift).to(self.device).eval()
         self.shape = self.discriminator.image if image is None else shape_of(image)
-        self.count = self._count()
+        self.count = classes_of(self.model, self.shape, self.device)
         if isinstance(self.model, ProoD):
             classes = self.model.classes if classes is None else tuple(classes)
             threshold = self.model.threshold if threshold is None else threshold
@@ -281,17 +281,6 @@ class Detector:
             detector.use(calibration)
         return detector
 
-    def _count(self) -> int:
-        """The number of classes, 0 of a bare discriminator; some images show that both networks take such images."""
-        try:
-            with torch.no_grad():
-                shown = patterns(self.shape)[::7].to(self.device)  # four, of different kinds
-                if isinstance(self.model, ProoD):
-                    check_logits(self.model.logits(shown))
-                return int(outputs_of(self.model, shown).logits.shape[1])
-        except (RuntimeError, ValueError) as error:
-            raise Mismatch(f"the model does not take images of shape {self.shape}: {first_line(error)}") from None
-
     def _bound(
         self, images: Tensor, eps: float | Tensor, stop: float | None, **options: Unpack[bounds.Options]
     ) -> Tensor:
@@ -301,13 +290,8 @@ class Detector:
     @torch.no_grad()
     def _outputs(self, images: Images, batch: int, model: ProoD | Discriminator | None = None) -> Outputs:
         """Of the detector's model, or of another one for the same images."""
-        model = (self.model if model is None else model).eval()
-        parts = [Outputs(np.zeros((0, self.count)), np.zeros(0), np.zeros(0), np.zeros(0))]
-        for stack in read(images, self.shape, batch=batch):
-            parts.append(outputs_of(model, stack.to(self.device)))
-            if np.isnan(parts[-1].scores).any():
-                raise Diverged("the model's confidence is NaN: look for the weight that makes it so")
-        return Outputs(*(np.concatenate(some) for some in zip(*parts, strict=True)))
+        model, count = (self.model if model is None else model).eval(), self.count
+        return outputs_over(model, count, (stack.to(self.device) for stack in read(images, self.shape, batch=batch)))
 
 
 def _array(values: Tensor) -> Floats:

@@ -1,14 +1,18 @@
 """The model of a detector, what it computes about a batch before anything is decided, and its probabilities."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from prood.errors import BadValue
+from prood.data.images import Shape
+from prood.errors import BadValue, Diverged, Mismatch, first_line
 from prood.models import Discriminator, ProoD
-from prood.models.confidence import Floats
+from prood.models.confidence import Floats, check_logits
+from prood.models.constancy import patterns
 
 
 def model_of(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
@@ -43,6 +47,28 @@ def outputs_of(model: ProoD | Discriminator, images: Tensor) -> Outputs:
     return Outputs(np.zeros((len(values), 0)), values, values, values)
 
 
+def outputs_over(model: ProoD | Discriminator, classes: int, stacks: Iterable[Tensor]) -> Outputs:
+    """Of all images of these batches."""
+    parts = [Outputs(np.zeros((0, classes)), np.zeros(0), np.zeros(0), np.zeros(0))]
+    for stack in stacks:
+        parts.append(outputs_of(model, stack))
+        if np.isnan(parts[-1].scores).any():
+            raise Diverged("the model's confidence is NaN: look for the weight that makes it so")
+    return Outputs(*(np.concatenate(some) for some in zip(*parts, strict=True)))
+
+
+@torch.no_grad()
+def classes_of(model: ProoD | Discriminator, shape: Shape, device: torch.device) -> int:
+    """The number of classes, 0 of a bare discriminator; some images show that both networks take such images."""
+    try:
+        shown = patterns(shape)[::7].to(device)  # four, of different kinds
+        if isinstance(model, ProoD):
+            check_logits(model.logits(shown))
+        return int(outputs_of(model, shown).logits.shape[1])
+    except (RuntimeError, ValueError) as error:
+        raise Mismatch(f"the model does not take images of shape {shape}: {first_line(error)}") from None
+
+
 def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
     """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
     weights = np.exp(logits - logits.max(1, keepdims=True))
@@ -50,16 +76,3 @@ def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confi
     found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
     np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
     return np.asarray(found)
-
-
-def model_of(model: nn.Module, discriminator: Discriminator | None, shift: float | None) -> ProoD | Discriminator:
-    """What a detector decides by: a model that is whole, or one of a classifier and a discriminator."""
-    if isinstance(model, ProoD | Discriminator):
-        if discriminator is not None or shift is not None:
-            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
-        return model
-    if not isinstance(model, nn.Module):
-        raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
-    if discriminator is None:
-        raise BadValue("a classifier needs a discriminator beside it: Detector(classifier, discriminator, shift=…)")
-    return ProoD(model, discriminator, 0.0 if shift is None else shift)

@@ -2,9 +2,10 @@
 
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,9 +24,11 @@ from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
 from prood.evaluation.sets import Outside, opened
+from prood.evaluation.verdicts import judged
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
 from prood.models.constancy import constant
+from prood.progress import Lines
 
 Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
@@ -87,20 +90,27 @@ def evaluate(
         _check_shape(score, inside, options.place)
         if fault := constant(score.model):
             warn(f"{options.name}: {fault}")
-        reference = bench.over(inside, score)
-        classified = _classified(bench, inside)
+        lines = Lines(options.console if processes.is_main() else None, options.name)
+        seen = partial(_seen, lines, inside)
+        reference = bench.over(inside, score, seen)
+        classified = _classified(bench, inside, seen)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
         for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
             known = _known((*(options.reuse or ()), *stored), score, settings)
             scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
-            made = _evaluation(settings | classified, scores, attack)
+            whole = len(outside[settings["outside"]])
+            available = {"available": whole} if len(images) < whole else {}
+            made = _evaluation(settings | classified | available, scores, attack)
             seconds = round(time.monotonic() - began, 3)
             found[name] = replace(made, seconds=seconds, machine=machine(options.place))
             if store and processes.is_main():
                 append(store, found[name])
-    asked = tuple(found[name] for name in plan)
+    threshold = options.threshold
+    if threshold is None:
+        threshold = getattr(score.model, "threshold", None)
+    asked = tuple(judged(found[name], threshold, found[name].classes) for name in plan)
     if store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             settle(store, asked)
@@ -137,7 +147,12 @@ def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
     return found
 
 
-def _classified(bench: Bench, inside: ImageSet) -> dict[str, Any]:
+def _seen(lines: Lines, inside: ImageSet, done: int) -> None:
+    """Before the bar, which is about images outside, and quick on most machines."""
+    lines.tell(0, 0, lambda: f"{done}/{len(inside)} images of the in-distribution")
+
+
+def _classified(bench: Bench, inside: ImageSet, seen: Callable[[int], None]) -> dict[str, Any]:
     """How the model classifies the in-distribution, if it does: its accuracy, and among how many classes."""
     logits = bench.score.logits(inside.floats([0]).to(bench.options.place))
     classes = None if logits is None else logits.shape[1]
@@ -150,7 +165,7 @@ def _classified(bench: Bench, inside: ImageSet) -> dict[str, Any]:
         assert logits is not None
         return logits.argmax(1)
 
-    right = bench.over(inside, guess).long() == labels
+    right = bench.over(inside, guess, seen).long() == labels
     return {"accuracy": right.double().mean().item(), "classes": classes}
 
 
@@ -198,15 +213,16 @@ def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
 
 
 class Bar(Progress):
-    """A bar with the time left, on a terminal and in the first process only."""
+    """A bar with the time left on a terminal, else a line now and then; in the first process only."""
 
     def __init__(self, console: Console | None, title: str, images: int) -> None:
         name, part = (TextColumn(text, markup=False) for text in (f"{title:<14}", "{task.description}"))
         count = TextColumn("{task.completed:.0f}/{task.total} images")
         times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
         columns = name, BarColumn(), count, *times, part
-        hidden = console is None or not console.is_terminal or not processes.is_main() or not images
-        super().__init__(*columns, console=console, disable=hidden, transient=True)
+        console = console if processes.is_main() and images else None
+        super().__init__(*columns, console=console, disable=console is None or not console.is_terminal, transient=True)
+        self.lines = Lines(console, title)
         self.task = self.add_task("", total=images)
         self.before = 0.0
 
@@ -217,3 +233,6 @@ class Bar(Progress):
 
     def reaches(self, images: float) -> None:
         self.update(self.task, completed=self.before + images)
+        task = self.tasks[self.task]
+        total = task.total or 0
+        self.lines.tell(task.completed, total, lambda: f"{task.completed:.0f}/{total:.0f} images ({task.description})")

@@ -4,11 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prood import data, processes
 from prood.errors import Mismatch, NotFound, ProodError
+from prood.evaluation.budget import Budget
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
@@ -23,6 +25,7 @@ def evaluate_run(
     inside: str | None = None,
     eps: Sequence[float] | None = None,
     options: EvaluateOptions | None = None,
+    budget: Budget | None = None,
     **keywords: Any,
 ) -> Results:
     """Evaluate the model of a run's folder into its results.json; see `evaluate`.
@@ -31,6 +34,9 @@ def evaluate_run(
     What is not given is what the run's recipe says in its table [evaluate]. Where that is silent, `inside` is the test
     split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
     `method` of the certified bounds "best". The `attacks` are "fast" by default.
+
+    Where a `budget` does not allow to attack all images, there are two evaluations of each set and radius: one of all
+    that are certified, without attacks, and one of as many as are attacked.
     """
     run = Path(run)
     options = replace(options or EvaluateOptions(attacks="fast"), **keywords)
@@ -55,11 +61,27 @@ def evaluate_run(
     limit = planned.get("limit", LIMIT) if options.limit is None else options.limit  # 0 is none
     options = replace(options, limit=limit or None, method=options.method or planned.get("method"), reuse=reuse)
     options = replace(options, device=target, name=run.resolve().name, folder=folder)
+    options = replace(options, threshold=about.threshold if options.threshold is None else options.threshold)
     fitting = fitting_of(about.recipe)
     known = data.load(inside, split="test", **fitting).numbered_as(about.classes)
     damaged = fitting["damaged"]
     others = {name: part_of(name, known, options.limit, options.seed, damaged) for name in outside}
-    return evaluate(model, inside=known, outside=others, eps=eps, options=options)
+    whole = partial(evaluate, model, inside=known, outside=others, eps=eps)
+    if budget is None:
+        return whole(options=options)
+    certified, attacked = budget.shares(model, options, known, len(others), eps)
+    most = max(map(len, others.values()))
+    certified = None if certified is None or certified >= most else certified
+    all_of_them = options.attack is None or attacked is None or attacked >= (certified or most)
+    if certified:
+        options = replace(options, limit=certified)
+    if options.console is not None and processes.is_main() and (certified or not all_of_them):
+        said = budget.left_out(certified, None if all_of_them else attacked, list(others.values()))
+        options.console.print(f"{options.name}: {said}", soft_wrap=True, highlight=False, markup=False)
+    if all_of_them:
+        return whole(options=options)
+    found = whole(options=replace(options, attacks=None))
+    return found.plus(*whole(options=replace(options, limit=attacked))) if attacked else found
 
 
 def _place(run: Path) -> Path:
