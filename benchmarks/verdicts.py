@@ -96,14 +96,16 @@ def gated(name: str, archive: Any, folder: Path) -> None:
     model, about = load(name)
     assert isinstance(model, ProoD)
     samples = [pair(archive, "held", other) for other in (OTHER[name], BROAD)]
-    made = rounded(at_point(ProoD(model.classifier, model.discriminator, model.shift.item()), samples, "default"))
+    bare = ProoD(model.classifier, model.discriminator, model.shift.item())
+    found, provable = at_point(bare, samples, "default")
+    made = rounded(found)
     inside, _ = held_back(load_recipe(f"{name}-fast"))
     with torch.no_grad():
         rows = torch.arange(len(inside)).split(250)
         confidence = torch.cat([made.confidence(inside.floats(some)) for some in rows])
     kept = {key: getattr(about, key) for key in ("classes", "eps", "recipe", "seed", "inside", "data")}
     file = folder / f"{name}-gated.safetensors"
-    save(made, file, half=True, threshold=threshold(confidence.numpy(), 0.95), tpr=0.95, **kept)
+    save(made, file, half=True, threshold=threshold(confidence.numpy(), 0.95), accept=0.95, provable=provable, **kept)
     print(f"wrote {file}")
 
 

@@ -57,12 +57,12 @@ def test_a_price_is_kept_with_room_for_chance(sample):
 
 def test_a_point_gives_a_model_its_gate(sample):
     joint = ProoD(small(3, width=4), discriminator("digits-XS", image=(1, 8, 8)), SHIFT)
-    made = gating.at_point(joint, [sample], "strong")
+    made, provable = gating.at_point(joint, [sample], "strong")
     schedule = fit_schedule([sample], SHIFT, PRICES["strong"]).schedule
     assert isinstance(made, Gated)
-    assert made.gate == gating.gate_from(sample, SHIFT, schedule)
+    assert (made.gate, provable) == (gating.gate_from(sample, SHIFT, schedule), schedule.provable)
     hopeless = Pairs(sample.s_in, sample.g_in, sample.s_out, sample.g_in[:600], sample.bound_out + 9)
-    assert gating.at_point(joint, [hopeless], "default") is joint
+    assert gating.at_point(joint, [hopeless], "default") == (joint, 0.0)
 
 
 def test_a_higher_price_proves_no_less(sample):

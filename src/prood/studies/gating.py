@@ -174,13 +174,18 @@ def _passed(sample: Pairs, shift: float, schedule: Schedule) -> Tensor:
     return torch.stack(passing).double().mean(0)
 
 
-def at_point(model: ProoD, samples: Sequence[Pairs], point: str) -> ProoD:
-    """The joint model with the gate of a point of PRICES. All images inside make it: none are kept for a threshold."""
+def at_point(model: ProoD, samples: Sequence[Pairs], point: str) -> tuple[ProoD, float]:
+    """The joint model with the gate of a point of PRICES, and the share that g spends first.
+
+    All images inside make the gate: none are kept for a threshold.
+    """
     shift = model.shift.item()
-    gate = gate_from(samples[0], shift, fit_schedule(samples, shift, price(point)).schedule)
+    schedule = fit_schedule(samples, shift, price(point)).schedule
+    gate = gate_from(samples[0], shift, schedule)
     if not gate.knots:
-        return model
-    return Gated(model.classifier, model.discriminator, gate, shift).to(model.shift.device).eval()
+        return model, 0.0
+    made = Gated(model.classifier, model.discriminator, gate, shift).to(model.shift.device).eval()
+    return made, schedule.provable
 
 
 def gate_from(sample: Pairs, shift: float, schedule: Schedule) -> Gate:

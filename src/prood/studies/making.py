@@ -71,8 +71,9 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     model = rounded(model)
     assert isinstance(model, ProoD)
     inside, outside = held_back(site.recipe_of(site.study.node(part), seed))
+    provable = 0.0
     if node.gate is not None:
-        model = at_point(model, _samples(site, model, inside, outside), node.gate)
+        model, provable = at_point(model, _samples(site, model, inside, outside), node.gate)
     device = next(model.parameters()).device
     with torch.no_grad():
         rows = torch.split(torch.arange(len(inside)), 250)
@@ -83,7 +84,7 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     kept = ("classes", "eps", "recipe", "seed", "inside", "data")
     facts = {name: publishing.portable(getattr(about, name)) for name in kept}
     threshold = evaluation.threshold(confidence.cpu().numpy(), ACCEPT)
-    save(model, run / MODEL_FILE, half=True, threshold=threshold, accept=ACCEPT, **facts)
+    save(model, run / MODEL_FILE, half=True, threshold=threshold, accept=ACCEPT, provable=provable, **facts)
 
 
 def _samples(site: Site, model: ProoD, inside: ImageSet, outside: ImageSet) -> list[Pairs]:
