@@ -13,12 +13,13 @@ import torch
 from PIL import Image
 
 from prood.certification import Certificate, read, table
-from prood.certification.certify import Inputs, Request, inputs, stated
+from prood.certification.certify import Request, stated
 from prood.certification.certify import certify as certified
 from prood.certification.table import CertifiedImage
 from prood.certification.verify import Verifier
 from prood.data import load
 from prood.detector import Detector
+from prood.detector.named import Inputs, inputs
 from prood.errors import BadValue, Damaged, Mismatch, ProodError, UnknownName, Unsupported
 from prood.models import Discriminator, Gate, Gated, ProoD, build, save
 
@@ -321,7 +322,8 @@ def test_rows_say_what_the_model_makes_of_an_image(runs: Path) -> None:
     with torch.no_grad():
         confidence = what.model.confidence(floats)
     threshold = what.model.upper_bound(floats, 0.0).max().item() + 1e-3
-    rows = certify_images(runs / "prood", ["faces:test"], [0.0, 0.1], limit=2, threshold=threshold, device=CPU)
+    how: dict[str, Any] = {"limit": 2, "threshold": threshold, "radius": True, "device": CPU}
+    rows = certify_images(runs / "prood", ["faces:test"], [0.0, 0.1], **how)
     assert [row.name for row in rows] == ["faces:test[0]", "faces:test[1]"]
     assert [row.answer.confidence for row in rows] == pytest.approx(confidence.tolist(), abs=1e-6)
     assert [row.answer.name for row in rows] == ["abcd"[place] for place in what.model.predict(floats).tolist()]

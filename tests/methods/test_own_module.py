@@ -150,7 +150,9 @@ def test_without_a_recipe_that_names_it_the_option_does(prood, place) -> None:
     code, out, _ = prood("recipes", place / "bare.toml", "--module", place / "my_method.py")
     assert code == 0
     assert "[train.unsure]" in out
-    code, _, err = prood(*train, "--module", place / "my_method.py", "--set", "train.epochs=0.5")
+    code, _, err = prood(
+        *train, "--module", place / "my_method.py", "--set", "train.epochs=0.5", "--set", "train.weight_ramp=0.25"
+    )
     assert code == 0, err
     assert json.loads((place / "run" / "recipe.json").read_text())["modules"] == [str(place / "my_method.py")]
 

@@ -34,7 +34,7 @@ def test_a_short_epoch_of_cifar10_fast_on_real_images(tmp_path: Path) -> None:
     recipe, silent = load_recipe("cifar10-fast"), Console(quiet=True)
     train(
         "discriminator",
-        recipe.with_settings("discriminator", SETTINGS),
+        recipe.with_settings("discriminator", [*SETTINGS, "train.eps_ramp=0.5"]),
         tmp_path / "disc",
         device="cpu",
         console=silent,

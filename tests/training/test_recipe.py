@@ -465,7 +465,7 @@ def test_refuses_settings_of_an_unknown_method() -> None:
         ({"data": {"outside": "smooth"}}, "does not say which inside to use"),
         ({"data": None}, "does not say which inside to use"),
         ({"networks": {"discriminator": {"size": "XXS"}}}, r"\[networks.discriminator\].*'XXS'.*XS"),
-        ({"networks": {"discriminator": {"sise": "S"}}}, r"\[networks.discriminator\].*sise"),
+        ({"networks": {"discriminator": {"sise": "S"}}}, r"sise.*\[networks.discriminator\]"),
         ({"evaluate": {"eps": [8]}}, "eps must be at least 0 and at most 1, not 8"),
         ({"networks": {"classifier": "small", "discriminator": {}}}, "'classifier' in a recipe must be a table"),
         ({"data": "digits"}, "'data' in a recipe must be a table"),

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
+from inspect import signature
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
+from prood.models import discriminator
 from prood.models.sizes import check_size
 from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
@@ -205,6 +207,9 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
         {key: table.pop(key) for key in METHODS if isinstance(table.get(key), dict)} for table in (augment, evaluate)
     )
     only(networks, ("classifier", "discriminator", *METHODS), "[networks]")
+    described = sub(networks, "discriminator")
+    if described.get("name", "discriminator") == "discriminator":
+        only(described, ("name", *signature(discriminator).parameters), "[networks.discriminator]")
     only(joint, ("shift",), "[joint]")
     only(data, (), "[data]", DataTable)
     only(augment, (), "[augment]", Augment)
