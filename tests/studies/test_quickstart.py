@@ -16,7 +16,7 @@ def short():
     recipe = load_recipe("quickstart")
     for method in recipe.train:
         settings = ["train.epochs=0.25", "train.decay_from=0.1", "train.batch=100"]
-        settings += ["train.eps_ramp=0.2"] if "eps_ramp" in recipe.train[method] else []
+        settings += [f"train.{key}=0.2" for key in recipe.train[method] if key.endswith("_ramp")]
         recipe = recipe.with_settings(method, settings)
     return recipe
 
