@@ -10,6 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from prood.bounds import Method as Bound
 from prood.data import Augment, Images, open_set
 from prood.data.images import Shape
@@ -18,6 +20,7 @@ from prood.errors import BadValue, NotFound, ProodError, UnknownName
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
+from prood.models import build
 from prood.models.sizes import check_size
 from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
@@ -247,9 +250,17 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
 
 
 def _network(networks: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """The table of the classifier or the discriminator, with its default."""
+    """The table of the classifier or the discriminator, with its default; what cannot be built is refused."""
     given = sub(networks, part)
-    return given if "name" in given else _NETWORKS[part] | given
+    spec = given if "name" in given else _NETWORKS[part] | given
+    if part == "discriminator" and "name" not in spec:
+        try:
+            with torch.device("meta"):  # a network of shapes, without weights; every size fits into so large an image
+                shown = {key: value for key, value in spec.items() if key not in ("mean", "std")}  # of unknown channels
+                build({"name": part, "image": [3, 4096, 4096]} | shown)
+        except ProodError as error:
+            raise type(error)(f"[networks.discriminator]: {error}") from None
+    return spec
 
 
 def _check_ramps(settings: Method, options: TrainOptions) -> None:
