@@ -16,6 +16,7 @@ def short():
     recipe = load_recipe("quickstart")
     for method in recipe.train:
         settings = ["train.epochs=0.25", "train.decay_from=0.1", "train.batch=100"]
+        settings += [f"train.{key}=0.1" for key in recipe.resolved(method)["train"] if key.endswith("_ramp")]
         recipe = recipe.with_settings(method, settings)
     return recipe
 
