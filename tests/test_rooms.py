@@ -11,12 +11,13 @@ import pytest
 import prood
 
 SOURCE = Path(prood.__file__).parent
-BASE = {"errors", "atomic", "extras", "processes", "version"}  # small modules that every room may use
+BASE = {"errors", "atomic", "extras", "processes", "progress", "version"}  # small modules that every room may use
 ALLOWED = {
     "errors": set(),
     "extras": set(),
     "atomic": set(),
     "processes": set(),
+    "progress": set(),
     "version": set(),
     "pretrained": set(),
     "bounds": set(),

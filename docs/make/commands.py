@@ -68,7 +68,13 @@ def commands(source: typer.Typer = app, words: tuple[str, ...] = ("prood",)) -> 
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
     hints = get_type_hints(function, include_extras=True)
     declared = inspect.signature(function).parameters.values()
-    return [_parameter(item, hints[item.name]) for item in declared if hints[item.name] is not typer.Context]
+    shown = [item for item in declared if hints[item.name] is not typer.Context and not _hidden(hints[item.name])]
+    return [_parameter(item, hints[item.name]) for item in shown]
+
+
+def _hidden(hint: Any) -> bool:
+    """Whether it is the former name of another option."""
+    return any(getattr(one, "hidden", False) for one in getattr(hint, "__metadata__", ()))
 
 
 def _parameter(item: inspect.Parameter, hint: Any) -> Parameter:

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from prood import data, processes
+from prood import processes
 from prood.detector import Detector
-from prood.detector.files import save_calibration
 from prood.errors import BadValue, Damaged, Mismatch
 from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, open_classifier, save
 from prood.models.wrapped import Wrapped, trial_images
@@ -18,23 +17,10 @@ from prood.training import Run
 
 @dataclass(frozen=True, eq=False)
 class Guarded:
-    """What `wrap` made: the detector as it was loaded from its folder, and a look at its classifier.
-
-    `accuracy` is that on the calibration images, where they have labels: a low one tells of a wrong preprocessing.
-    """
+    """What `wrap` made: the detector as it was loaded from its folder, and a look at its classifier."""
 
     detector: Detector
     classifier: Wrapped
-    accuracy: float | None = None
-
-
-@dataclass(frozen=True)
-class Calibrate:
-    """Set the threshold by the image set `images`, in-distribution and not trained on, as `Detector.calibrate` does."""
-
-    images: str
-    tpr: float = 0.95
-    confidence: float = 0.95
 
 
 def wrap(
@@ -44,7 +30,6 @@ def wrap(
     *,
     shift: float,
     options: WrapOptions | None = None,
-    calibrate: Calibrate | None = None,
     device: str | None = None,
 ) -> Guarded:
     """A classifier (see `prood.models.open_classifier` for its names), guarded, in the folder `run`.
@@ -56,7 +41,6 @@ def wrap(
         raise Mismatch(f"{discriminator} holds no discriminator: train one with 'prood train discriminator'")
     f, names = open_classifier(classifier, g.image, options=options)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
-    accuracy = None if calibrate is None else _calibrated(detector, calibrate)
     chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
     kept = {key: value for key, value in chosen.items() if value is not None}
     resolved: dict[str, Any] = {
@@ -65,16 +49,14 @@ def wrap(
         "discriminator_run": str(discriminator),
         "shift": shift,
         "options": {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()},
-        "calibrate": None if calibrate is None else calibrate.images,
         "evaluate": (about.recipe or {}).get("evaluate", {}),
     }
     folder = Run(run)
     folder.open(resolved, resume=False, at_once=True)
-    save_calibration(detector, folder.folder)  # first: with the model's file the run is complete
     facts: dict[str, Any] = {"eps": about.eps, "inside": about.inside, "data": about.data, "recipe": resolved}
-    facts |= {"classes": None if names is None else list(names), "threshold": detector.threshold, "tpr": detector.tpr}
+    facts |= {"classes": None if names is None else list(names)}
     save(detector.model, folder.model, **facts)
-    return Guarded(_loaded_again(detector, folder), f, accuracy)
+    return Guarded(_loaded_again(detector, folder), f)
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
@@ -91,18 +73,6 @@ def read_classes(path: Path) -> tuple[str, ...]:
     if twice:
         raise BadValue(f"{path} has the class {twice[0]!r} twice: give each a name of its own")
     return tuple(names)
-
-
-def _calibrated(detector: Detector, by: Calibrate) -> float | None:
-    """Set the threshold; the accuracy on the same images, if they are labelled."""
-    images = data.load(by.images, shape=detector.shape)
-    if images.shape != detector.shape:
-        raise Mismatch(f"{by.images} has images of shape {images.shape}, and the discriminator takes {detector.shape}")
-    images = images.numbered_as(detector.classes)
-    detector.calibrate(images, accept=by.tpr, level=by.confidence)
-    if images.labels is None or int(images.labels.max()) >= detector.count:
-        return None
-    return float((detector.predict(images).label == images.labels.numpy()).mean())
 
 
 def _loaded_again(detector: Detector, folder: Run) -> Detector:

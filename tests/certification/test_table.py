@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -38,8 +39,15 @@ def model() -> ProoD:
 
 
 def row(
-    confidence: float, bounds: dict[float, float], threshold: float | None, radius: float = math.nan
+    confidence: float,
+    bounds: dict[float, float],
+    threshold: float | None,
+    radius: float = math.nan,
+    *,
+    cap: float = 1.0,
+    searched: bool = False,
 ) -> CertifiedImage:
+    """`cap` is the highest confidence that g allows for the image itself."""
     certificates = tuple(
         Certificate(
             ImageReference("a", 0, ""), ModelReference("m", ""), "linf", eps, "best", 0.0, classes=4, confidence=bound
@@ -47,8 +55,10 @@ def row(
         for eps, bound in bounds.items()
     )
     rule = Rule(4, threshold)
-    answer = Answer(0, "cat", confidence, 0.5, None if threshold is None else bool(rule.accepts(confidence)), None)
-    return CertifiedImage("a[0]", answer, certificates, rule, radius)
+    accepted = None if threshold is None else bool(rule.accepts(confidence))
+    reason = rule.reasons(np.float64(confidence), np.float64(cap)).item()
+    answer = Answer(0, "cat", confidence, 0.5, accepted, None, reason)
+    return CertifiedImage("a[0]", answer, certificates, rule, radius, searched)
 
 
 @pytest.mark.parametrize(
@@ -77,17 +87,21 @@ def cells(rows: list[CertifiedImage]) -> list[list[str]]:
 def test_the_columns() -> None:
     rows = [
         row(0.3, {0.01: 0.4}, 0.5, 0.02),
-        row(0.3, {0.01: 0.6}, 0.5, 0.004),
-        row(0.3, {0.01: 0.9}, 0.5, math.nan),
-        row(0.7, {0.01: 0.9}, 0.5, math.nan),
+        row(0.3, {0.01: 0.6}, 0.5, 0.004, searched=True),
+        row(0.3, {0.01: 0.9}, 0.5),
+        row(0.3, {0.01: 0.9}, 0.5, cap=0.4),
+        row(0.3, {0.01: 0.9}, 0.5, 0.0, cap=0.4, searched=True),
+        row(0.7, {0.01: 0.9}, 0.5),
     ]
-    assert [line[-2:] for line in cells(rows)] == [
-        ["provably", "0.02000"],
-        ["yes", "0.00400"],
-        ["yes", "–"],
-        ["no", "–"],
+    assert [line[-1].partition(": --radius")[0] for line in cells(rows)] == [
+        "rejected; stays rejected for every change up to 0.02",
+        "rejected; stays rejected for every change up to 0.004",
+        "rejected as it is; not provable: g alone is not sure enough",
+        "rejected as it is; not proved for changes of 0.01",
+        "rejected as it is; not proved for any change, however small",
+        "accepted: nothing is proved about accepted images",
     ]
-    assert [column.header for column in show(rows).columns][-2:] == ["rejected", "radius"]
+    assert [column.header for column in show(rows).columns][-1] == "verdict"
     without = [row(0.3, {0.01: 0.4}, None)]
     assert [column.header for column in show(without).columns][-1] == "≤ within 0.01 (linf)"
     assert show([]).columns
@@ -124,10 +138,19 @@ def test_the_radius_is_at_least_what_the_certificates_prove(model: ProoD, tmp_pa
     threshold = math.nextafter(model.upper_bound(images, eps).item(), 1)
     assert model.certified_radius(images, threshold).item() < eps
     save(model, tmp_path / "model.safetensors", classes=["a", "b", "c", "d"])
-    options = {"limit": 1, "device": CPU, "threshold": threshold, "batch": 1}
+    options = {"limit": 1, "device": CPU, "threshold": threshold, "batch": 1, "radius": True}
     (found,) = certify_images(tmp_path, ["faces:test"], [0.2, eps], **options)  # type: ignore[arg-type]
     assert found.rejected == "provably"
     assert found.radius == eps
+
+
+def test_without_a_search_the_radius_is_one_of_those_asked_for(model: ProoD, tmp_path: Path) -> None:
+    images = load("faces:test").floats([0])
+    save(model, tmp_path / "model.safetensors", classes=["a", "b", "c", "d"])
+    threshold = math.nextafter(model.upper_bound(images, 0.02).item(), 1)
+    (found,) = certify_images(tmp_path, ["faces:test"], [0.01, 0.02, 0.3], limit=1, threshold=threshold)
+    assert found.radius == 0.02
+    assert not found.searched
 
 
 @pytest.mark.parametrize(("norm", "largest"), [("linf", 1.0), ("l2", 28.0), ("l1", 784.0)])
@@ -137,7 +160,7 @@ def test_the_radius_is_searched_in_all_of_the_images_space(
     save(model, tmp_path / "model.safetensors", classes=["a", "b", "c", "d"])
     always = 1.0  # which no confidence of this model reaches
     assert model.ceiling(4) < always
-    options = {"limit": 1, "device": CPU, "threshold": always, "norm": norm}
+    options = {"limit": 1, "device": CPU, "threshold": always, "norm": norm, "radius": True}
     (found,) = certify_images(tmp_path, ["faces:test"], [0.01], **options)  # type: ignore[arg-type]
     assert found.radius == largest
     assert model.certified_radius(load("faces:test").floats([0]), always, norm=norm).item() == largest
@@ -146,12 +169,13 @@ def test_the_radius_is_searched_in_all_of_the_images_space(
 def test_what_is_proven_stays_true_when_it_is_rounded() -> None:
     """No number printed as a bound is below the bound, no radius printed above the one that is proven."""
     rows = [
-        row(0.3, {1 / 60: 0.748001, 0.3: 0.25000000001}, 0.9, 0.0178999),
+        row(0.3, {1 / 60: 0.748001, 0.3: 0.25000000001}, 0.9, 0.01789999),
         row(0.3, {1 / 60: 0.5, 0.3: 1.0}, 0.9, 0.3),
     ]
+    words = "rejected; stays rejected for every change up to"
     assert [line[4:] for line in cells(rows)] == [
-        ["0.7481", "0.2501", "provably", "0.01789"],
-        ["0.5000", "1.0000", "provably", "0.30000"],
+        ["0.7481", "0.2501", f"{words} 0.01789"],
+        ["0.5000", "1.0000", f"{words} 0.3"],
     ]
     assert [column.header for column in show(rows).columns][4:6] == ["≤ within 0.01666 (linf)", "≤ within 0.3 (linf)"]
 

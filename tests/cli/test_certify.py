@@ -39,16 +39,29 @@ def test_it_prints_class_confidence_bound_and_radius(run: Path) -> None:
         "p(in)",
         "≤ within 0.01 (linf)",
         "≤ within 0.03137 (linf)",
-        "rejected",
-        "radius",
+        "verdict",
+        "an image is rejected below 0.999",
     ):
         assert word in out
     assert out.count("faces:test[") == 2
-    assert out.count("provably") == 2
+    assert out.count("stays rejected for every change up to 0.03137") == 2
+
+
+def test_the_radius_is_searched_only_when_asked_and_eps_is_the_models_own(run: Path) -> None:
+    words = ("faces", "--model", str(run), "--limit", "1", "--threshold", "0.999")
+    plain = call(*words)
+    assert "≤ within 0.1 (linf)" in plain
+    assert "stays rejected for every change up to 0.1 " in plain
+    assert "stays rejected for every change up to 1 " in call(*words, "--radius")  # this model is never so sure
+    save(ProoD(small(3, width=4), discriminator("digits", image=(1, 28, 28)), 1.0), run.parent / "m.safetensors")
+    with pytest.raises(ProodError, match="--eps"):
+        call("faces", "--model", str(run.parent / "m.safetensors"))
 
 
 def test_without_a_threshold_nothing_is_rejected(run: Path) -> None:
-    assert "rejected" not in call("faces", "--model", str(run), "--eps", "0.01", "--limit", "1", "--norm", "l2")
+    out = call("faces", "--model", str(run), "--eps", "0.01", "--limit", "1", "--norm", "l2")
+    assert "verdict" not in out
+    assert "threshold: none" in out
 
 
 def test_a_file_of_certificates_is_verified(run: Path, tmp_path: Path) -> None:
@@ -107,7 +120,7 @@ def test_a_pipe_gets_a_line_for_each_image(run: Path, pictures: list[Path]) -> N
     words = ("--model", run, "--eps", "0.01,0.02,0.03", "--threshold", "0.999", "--device", "cpu")
     lines = piped("certify", *pictures, *words)
     for file in pictures:
-        assert sum(str(file) in line and "provably" in line for line in lines) == 1
+        assert sum(str(file) in line and "stays rejected" in line for line in lines) == 1
     (head,) = (line for line in lines if "confidence" in line)
     assert head.count("≤ within") == 3
 
@@ -134,7 +147,8 @@ def test_a_narrow_terminal_loses_nothing(prood, run: Path, pictures: list[Path])
     words = ("--model", run, "--eps", "0.01,0.02", "--threshold", "0.999", "--device", "cpu")
     _, out, _ = prood("certify", *pictures, *words, columns=80)
     assert "…" not in out
-    first = "".join(line[:9] for line in out.splitlines()).replace(" ", "")
+    (head,) = (line for line in out.splitlines() if "image" in line and "class" in line)
+    first = "".join(line[: head.index("class")] for line in out.splitlines()).replace(" ", "")
     for file in pictures:
         assert str(file).replace(" ", "") in first
     assert max(map(len, out.splitlines())) <= 80

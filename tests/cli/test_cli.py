@@ -35,7 +35,12 @@ def test_train_combine_and_info(prood, tiny, tmp_path):
     )
     assert (code, out) == (0, f"wrote {runs['discriminator']}\n")
     arguments = ("--recipe", tiny, "--run", runs["prood"], "--discriminator", runs["discriminator"], "--shift", 1.5)
-    assert prood("train", "prood", *arguments)[0] == 0
+    threshold = ("--calibrate", f"npz:{tiny.parent}/in.npz", "--accept", 0.9)
+    code, out, _ = prood("train", "prood", *arguments, *threshold)
+    assert code == 0
+    assert f"accepts 90% of npz:{tiny.parent}/in.npz" in out
+    assert load(runs["prood"])[1].tpr == 0.9
+    assert prood("train", "prood", *arguments, *threshold, "--resume")[0] == 0  # nothing to train, and the same again
     parts = ("--classifier", runs["plain"], "--discriminator", runs["discriminator"])
     assert prood("combine", *parts, "--shift", 2, "--run", runs["combined"])[0] == 0
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from prood.models import Curve, Fusion, discriminator, load, save, small
+from prood.models import Curve, Fusion, Gated, discriminator, load, save, small
 from prood.studies import shift_from_prior
 
 
@@ -51,6 +51,52 @@ def test_a_fused_model_can_have_no_gate(prood, runs, tmp_path):
     assert prood("calibrate", tmp_path, "digits:validation", "--accept", 0.9)[0] == 0  # a threshold it can have
     again, about = load(tmp_path)
     assert (type(again), about.tpr) == (Fusion, 0.9)
+
+
+def test_a_threshold_comes_with_the_model(prood, runs, tmp_path):
+    """As by combine and then calibrate."""
+    parts = ("--classifier", runs / "oe", "--discriminator", runs / "discriminator", "--shift", 1.5, "--device", "cpu")
+    asked = ("--accept", 0.9, "--level", 0.9, "--provable", 0.3)
+    code, out, _ = prood("combine", *parts, "--run", tmp_path / "one", "--calibrate", "digits:validation", *asked)
+    assert code == 0
+    assert "accuracy: " in out
+    assert "accepts 90% of digits:validation" in out
+    assert prood("combine", *parts, "--run", tmp_path / "two")[0] == 0
+    assert prood("calibrate", tmp_path / "two", "digits:validation", *asked, "--device", "cpu")[0] == 0
+    (one, about), (two, also) = load(tmp_path / "one"), load(tmp_path / "two")
+    assert isinstance(one, Gated)
+    assert all(torch.equal(value, two.state_dict()[name]) for name, value in one.state_dict().items())
+    assert (about.threshold, about.tpr) == (also.threshold, 0.9)
+    assert about.recipe["method"] == "combine"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--calibrate", "nothing"), "no image set 'nothing'"),
+        (("--calibrate", "digits:validation", "--accept", 1), "above 0 and below 1"),
+        (("--calibrate", "digits:validation", "--provable", 2), "between 0 and 1"),
+        (("--calibrate", "digits:validation", "--provable", "strong"), "--outside"),
+        (("--accept", 0.9), "--calibrate SET"),
+    ],
+)
+def test_a_threshold_that_cannot_be_set_is_refused_before_anything_is_made(prood, runs, tmp_path, words, said):
+    parts = ("--classifier", runs / "oe", "--discriminator", runs / "discriminator", "--shift", 1.5)
+    code, _, err = prood("combine", *parts, "--run", tmp_path / "run", *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+    assert not (tmp_path / "run").exists()
+    start = ("train", "prood", "--recipe", "quickstart", "--discriminator", runs / "discriminator")
+    code, _, err = prood(*start, "--run", tmp_path / "run", *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_a_joint_model_has_a_threshold(prood, tmp_path):
+    code, _, err = prood("train", "plain", "--run", tmp_path / "run", "--calibrate", "digits:validation")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--calibrate belongs to joint models" in err
 
 
 def test_the_command_that_fused_is_gone(prood):

@@ -52,7 +52,7 @@ def words(place: Path, run: Path, classifier: object = None, **options: object) 
 @pytest.mark.slow
 def test_the_folder_is_used_like_every_run(prood, place, tmp_path):
     run, inside, outside = tmp_path / "run", f"npz:{place}/in.npz", f"npz:{place}/out.npz"
-    code, out, _ = prood(*words(place, run, classes=place / "names.txt", calibrate=inside, tpr=0.9))
+    code, out, _ = prood(*words(place, run, classes=place / "names.txt", calibrate=inside, accept=0.9))
     assert code == 0, out
     assert "classifier: export, logits of 3 classes; takes 1×28×28, bilinear, pixels in [0, 1]" in out
     assert f"accuracy: 75.0% on {inside}" in out
@@ -61,7 +61,7 @@ def test_the_folder_is_used_like_every_run(prood, place, tmp_path):
     detector = Detector.load(run)
     assert detector.classes == ("top", "middle", "bottom")
     assert detector.calibration is not None
-    assert f"threshold: {detector.threshold:g}, at least 90%" in out
+    assert f"accepts 90% of {inside} (confidence ≥ {detector.threshold:.6g})" in out
     assert package.load(str(run)).threshold == detector.threshold
     answer = detector.predict(torch.rand(3, 1, 28, 28))
     assert answer.p_value is not None
@@ -124,9 +124,15 @@ def test_what_is_said_of_the_classifier_is_used(prood, place, tmp_path):
         ({"output": "logits"}, "returns one tensor"),
         ({"discriminator": "nowhere"}, "there is no model at nowhere"),
         ({"calibrate": "nothing"}, "no image set 'nothing'"),
+        ({"calibrate": "smooth", "accept": 1.5}, "tpr is a probability"),
         ({"calibrate": "smooth", "tpr": 1.5}, "tpr is a probability"),
+        ({"calibrate": "smooth", "provable": "dear"}, "unknown point 'dear'"),
+        ({"calibrate": "smooth", "provable": "default"}, "name some with --outside"),
+        ({"calibrate": "smooth", "provable": "default", "outside": "nothing"}, "no image set 'nothing'"),
+        ({"calibrate": "smooth", "accept": 0.999}, "images are too few"),
         ({"weights": "w.safetensors"}, "--weights belongs to"),
-        ({"tpr": 0.9}, "--tpr and --confidence are for a threshold"),
+        ({"tpr": 0.9}, "--accept is about a threshold"),
+        ({"provable": 0.2}, "--provable is about a threshold"),
     ],
 )
 def test_wrong_words_are_one_line(prood, place, tmp_path, options, said):
@@ -203,5 +209,5 @@ def test_a_share_below_one_is_not_rounded_to_all(prood, place, tmp_path):
     options = {"calibrate": f"npz:{place}/in.npz", "tpr": 0.996, "confidence": 0.1}
     code, out, err = prood(*words(place, tmp_path / "run", **options))
     assert code == 0, err
-    assert "at least 99.6% of the in-distribution is accepted" in out
+    assert "accepts 99.6% of" in out
     assert "99.6% of in-distribution images are not" in prood("info", tmp_path / "run")[1]

@@ -177,7 +177,7 @@ def test_a_proof_is_the_models(tiny, norm, eps, largest, method):
     bound = tiny.upper_bound(images, eps, method=method, norm=norm).numpy()
     low, high = np.sort(bound)[2:4]
     threshold = float((low + high) / 2)
-    proof = Detector(tiny, threshold=threshold).certify(images, eps, method=method, norm=norm)
+    proof = Detector(tiny, threshold=threshold).certify(images, eps, method=method, norm=norm, radius=True)
     assert (proof.upper_bound == bound).all()
     assert (proof.rejected == (bound < threshold)).all()
     assert proof.rejected.sum() == 3
@@ -218,19 +218,39 @@ def test_a_radius_is_at_least_what_was_proven(tiny):
     image = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     eps = 0.0213  # no fraction that bisection meets
     bound = tiny.upper_bound(image, eps).item()
-    proof = Detector(tiny, threshold=bound * (1 + 1e-14)).certify(image, eps)
+    proof = Detector(tiny, threshold=bound * (1 + 1e-14)).certify(image, eps, radius=True)
     assert proof.rejected.all()
     assert proof.radius[0] >= eps
 
 
+def test_a_radius_costs_nothing_unless_it_is_asked_for(tiny, monkeypatch):
+    images = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    low, high = np.sort(tiny.upper_bound(images, 0.02).numpy())[2:4]
+    detector, asked = Detector(tiny, threshold=float(low + high) / 2), []
+    bound = Discriminator.upper_bound
+
+    def counted(self, images, *args, **options):
+        asked.append(len(images))
+        return bound(self, images, *args, **options)
+
+    monkeypatch.setattr(Discriminator, "upper_bound", counted)
+    proof = detector.certify(images, 0.02)
+    assert sum(asked) == 5
+    assert np.isnan(proof.radius).tolist() == (~proof.rejected).tolist()
+    assert (proof.radius[proof.rejected] == 0.02).all()  # all that is known is true
+    searched = detector.certify(images, 0.02, radius=True)
+    assert sum(asked) > 20
+    assert (searched.radius[proof.rejected] >= 0.02).all()
+
+
 @pytest.mark.parametrize(("norm", "largest"), [("linf", 1.0), ("l2", 8.0), ("l1", 64.0)])
 def test_a_radius_may_be_that_of_everything(tiny, norm, largest):
-    proof = Detector(tiny, threshold=1.0).certify(torch.rand(2, 1, 8, 8), 0.1, norm=norm)
+    proof = Detector(tiny, threshold=1.0).certify(torch.rand(2, 1, 8, 8), 0.1, norm=norm, radius=True)
     assert proof.radius.tolist() == [largest, largest]
 
 
 def test_an_image_that_is_not_rejected_has_no_radius(model, images):
-    proof = Detector(model, threshold=0.125).certify(images, 0.01)
+    proof = Detector(model, threshold=0.125).certify(images, 0.01, radius=True)
     assert not proof.rejected.any()
     assert np.isnan(proof.radius).all()
 

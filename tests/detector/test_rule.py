@@ -54,7 +54,9 @@ def test_every_path_says_the_same_about_an_image(model, picture, tmp_path):
 
     # Certificates, and the table of `prood certify`.
     detector.save(tmp_path / "saved")
-    (row,) = certify_images(Detector.load(tmp_path / "saved"), tmp_path / "saved", [str(picture)], Request(EPS))
+    (row,) = certify_images(
+        Detector.load(tmp_path / "saved"), tmp_path / "saved", [str(picture)], Request(EPS, radius=True)
+    )
     assert row.answer == answer
     assert row.bounds == pytest.approx(list(bounds), rel=CLOSE)
     assert [one.confidence for one in row.certificates] == [stated(detector, one.bound) for one in row.certificates]

@@ -22,6 +22,7 @@ SMALL = {
     "train ccu": ["--set", "train.components=3", "--set", "train.fit_images=200"],
     "evaluate": ["--limit", "2", "--attacks", "fast"],
     "certify": ["--limit", "2"],
+    "predict": ["--limit", "2"],
     "calibrate": ["--limit", "2"],
     "asymptotics": ["--directions", "10", "--adversarial", "2"],
 }
@@ -96,7 +97,7 @@ def _check_prood(words: list[str]) -> None:
     if words[1] == "data" and words[2] in ("fetch", "check"):
         for name in words[3:]:
             find(name)
-    if words[1] == "certify" and "/" not in (model := str(option(words, "--model"))):
+    if words[1] in ("certify", "predict") and "/" not in (model := str(option(words, "--model"))):
         assert model in names(), model
 
 

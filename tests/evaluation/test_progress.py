@@ -49,3 +49,16 @@ def test_nothing_is_shown_where_nobody_looks():
             bar.begins("first")
             bar.reaches(30)
     assert file.getvalue() == ""
+
+
+def test_a_file_gets_a_line_now_and_then():
+    file = io.StringIO()
+    with Bar(Console(file=file), "ProoD", 30) as bar:
+        bar.lines.every = 0.0
+        bar.begins("svhn, ε = 0.01")
+        bar.reaches(10)
+        bar.begins("faces, ε = 0.01")
+        bar.reaches(4.4)
+    first, second = file.getvalue().splitlines()
+    assert first.startswith("ProoD: 10/30 images (svhn, ε = 0.01), ")
+    assert second.startswith("ProoD: 14/30 images (faces, ε = 0.01), ")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from prood.data import Augment, ImageSet
 from prood.errors import Diverged
 from prood.methods import Batch, CertifiedDiscriminator, Logs, Objective, OutlierExposure, Plain, Step
 from prood.models import discriminator, load, small
+from prood.progress import Lines
 from prood.training import Run, TrainOptions, fit, loop
 from prood.training.batches import Batches
 
@@ -288,3 +290,17 @@ def test_a_terminal_gets_a_bar_with_steps_and_loss(tmp_path: Path) -> None:
     )
     assert "8/8 steps" in screen.getvalue()
     assert "loss 1.3750" in screen.getvalue()
+
+
+def test_a_file_gets_a_line_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "Lines", partial(Lines, every=0.0))
+    file = StringIO()
+    run_fit(tmp_path, Constant(), nn.Linear(2, 2), console=Console(file=file), epochs=2)
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 8
+    assert lines[3].startswith("test: 4/8 steps, loss ")
+    assert lines[7].startswith("test: 8/8 steps, loss 0.3750, ")  # of the last look, after the first epoch
+    file = StringIO()
+    monkeypatch.undo()
+    run_fit(tmp_path / "again", Constant(), nn.Linear(2, 2), console=Console(file=file), epochs=2)
+    assert file.getvalue() == ""  # that was over in no time

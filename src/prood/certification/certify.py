@@ -7,26 +7,21 @@ one. What such files hold is not made again, so an interrupted call continues.
 import math
 import re
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from prood import processes
 from prood.atomic import check, locked, write_text
 from prood.bounds import Method, Norm
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256, read
-from prood.data import Images, open_set
-from prood.data.formats.pictures import decode, fit, has_frames
-from prood.data.images import Shape
 from prood.detector import Detector
-from prood.errors import BadValue, Damaged, Mismatch, Unsupported
-from prood.models import model_path
+from prood.detector.named import Inputs
+from prood.errors import BadValue, Damaged
+from prood.models import model_path, read_metadata
 
 Key = tuple[ImageReference, str, float, str, str]
 """Image, model, radius, norm and method: what makes a certificate the one that is asked for."""
@@ -34,63 +29,24 @@ Key = tuple[ImageReference, str, float, str, str]
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be proven: in balls of which norm and radii, by which bound, and so many images at a time."""
+    """What is to be proven: in balls of which norm and radii, by which bound, and so many images at a time.
+
+    With `radius`, `certify_images` also searches how far each image provably stays rejected.
+    """
 
     eps: Sequence[float]
     norm: Norm = "linf"
     method: Method = "best"
     batch: int = 64
+    radius: bool = False
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Images by place: pictures and the rows of image sets. They are read when needed.
-
-    A picture of another size than the model's is fitted: the largest rectangle of the model's aspect around its centre,
-    resized with a bilinear filter. The certificate is about the pixels that come out, and so is its hash.
-    """
-
-    names: tuple[tuple[str, int | None], ...]  # name of a set and row, or path of a picture and None
-    sets: Mapping[str, Images]
-    shape: Shape
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def read(self, places: Sequence[int]) -> Tensor:
-        """float32 in [0, 1], (N, C, H, W)."""
-        images = [
-            fit(_still(Path(name)), self.shape) if row is None else self.sets[name].take([row])[0]
-            for name, row in (self.names[place] for place in places)
-        ]
-        return torch.stack(images).float() / 255
-
-
-def inputs(names: Sequence[str], shape: Shape, limit: int | None) -> Inputs:
-    """Pictures by path and image sets by name, of which the first `limit` images."""
-    found: list[tuple[str, int | None]] = []
-    sets: dict[str, Images] = {}
-    for name in names:
-        if Path(name).is_file():
-            found.append((name, None))
-            continue
-        images = open_set(name, shape=shape, split="test")
-        if images.shape != shape:
-            raise Mismatch(f"{name} has images of shape {images.shape}, and the model takes {shape}")
-        sets[images.name] = images
-        found += [(images.name, row) for row in range(len(images))[:limit]]
-    return Inputs(tuple(found), sets, shape)
-
-
-def _still(path: Path) -> Image.Image:
-    """A picture of one frame: a certificate names the file, and would seem to be about all of them."""
-    picture = decode(path)  # a damaged one is refused there
-    several = True  # a second frame that is damaged is one, too
-    with warnings.catch_warnings(action="ignore"), Image.open(path) as opened, suppress(Exception):
-        several = has_frames(opened)
-    if several:
-        raise Unsupported(f"{path} has several frames or pages: save the one that is meant as a picture")
-    return picture
+def own_radius(path: Path | str) -> float:
+    """The radius that a model was trained for, which its file states."""
+    eps = read_metadata(path).eps
+    if eps is None:
+        raise BadValue(f"the file of {path} names no radius: give one with --eps")
+    return eps
 
 
 def certify(

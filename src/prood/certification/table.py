@@ -12,9 +12,10 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from prood.certification.certify import Request, certify, inputs
+from prood.certification.certify import Request, certify
 from prood.certification.record import Certificate
 from prood.detector import Answer, Detector, Rule
+from prood.detector.named import inputs
 from prood.errors import Refuted
 
 SHOWN = 50
@@ -22,13 +23,18 @@ SHOWN = 50
 
 @dataclass(frozen=True)
 class CertifiedImage:
-    """One image: what the detector says of it, what its certificates prove, and up to which radius (NaN: none)."""
+    """One image: what the detector says of it, and what its certificates prove.
+
+    `radius` is the largest one known at which it provably stays rejected, NaN if there is none; it may be larger than
+    those of the certificates only if it was `searched`.
+    """
 
     name: str
     answer: Answer
     certificates: tuple[Certificate, ...]
     rule: Rule
     radius: float = math.nan
+    searched: bool = False
 
     @property
     def bounds(self) -> list[float]:
@@ -46,6 +52,24 @@ class CertifiedImage:
         if self.rule.rejects(min(self.bounds)):
             return "provably"
         return "no" if self.answer.accepted else "yes"
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: whether it is rejected, and how far that is proved."""
+        if self.rule.threshold is None:
+            return ""
+        if self.answer.accepted:
+            return "accepted: nothing is proved about accepted images"
+        norm = self.certificates[0].norm
+        unit = "" if norm == "linf" else f" in {norm}"
+        if self.radius > 0:
+            return f"rejected; stays rejected for every change up to {_within(self.radius)}{unit}"
+        if self.answer.reason == "confidence":
+            return "rejected as it is; not provable: g alone is not sure enough"
+        if self.searched:
+            return "rejected as it is; not proved for any change, however small"
+        least = _within(min(one.eps for one in self.certificates))
+        return f"rejected as it is; not proved for changes of {least}{unit}: --radius looks for smaller ones"
 
 
 def certify_images(
@@ -71,15 +95,16 @@ def certify_images(
         proofs = [tuple(certificates[place :: len(images)]) for place in group]
         radii = np.full(len(group), math.nan)
         if detector.threshold is not None:
-            found = detector.certified_radius(stack, norm=request.norm, method=request.method)
+            found = radii
+            if request.radius:
+                found = detector.certified_radius(stack, norm=request.norm, method=request.method)
             radii = detector.rule.reach(found, np.array([_bounds(proof) for proof in proofs]), request.eps)
         for place, answer, proof, radius in zip(group, detector.predict(stack), proofs, radii.tolist(), strict=True):
-            name, row = images.names[place]
-            full = name if row is None else f"{name}[{row}]"
+            full = images.name(place)
             least = min(_bounds(proof))
             if out is not None and answer.confidence > least + 1e-6 * (1 + abs(least)):  # 'verify' refutes it, too
                 raise Refuted(f"a certificate of {full} in {out} is below what the model says of it: remove that file")
-            rows.append(CertifiedImage(full, answer, proof, detector.rule, radius))
+            rows.append(CertifiedImage(full, answer, proof, detector.rule, radius, request.radius))
     return rows
 
 
@@ -96,19 +121,23 @@ def show(rows: Sequence[CertifiedImage]) -> Table:
     for title in ("confidence" if joint else "g", "p(in)"):
         table.add_column(title, justify="right", no_wrap=True)
     for one in rows[0].certificates if rows else ():
-        within = Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(one.eps))
-        table.add_column(f"≤ within {float(within):g} ({one.norm})", justify="right", min_width=7)
+        table.add_column(f"≤ within {_within(one.eps)} ({one.norm})", justify="right", min_width=7)
     decides = bool(rows) and rows[0].rule.threshold is not None
-    for title in ("rejected", "radius") if decides else ():
-        table.add_column(title, justify="right", no_wrap=True)
+    if decides:
+        table.add_column("verdict", min_width=12)
     for row in rows:
         cells = [escape(row.name), escape(row.answer.name)] if joint else [escape(row.name)]
         cells += [f"{row.answer.confidence:.4f}", f"{row.answer.p_in:.4f}"]
         cells += [_rounded(bound, 4, ROUND_CEILING) for bound in row.bounds]
         if decides:
-            cells += [row.rejected or "", "–" if math.isnan(row.radius) else _rounded(row.radius, 5, ROUND_FLOOR)]
+            cells.append(row.verdict)
         table.add_row(*cells)
     return table
+
+
+def _within(radius: float) -> str:
+    """Four digits, never more than the radius: what is proven stays true."""
+    return f"{float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(radius))):g}"
 
 
 def _rounded(value: float, places: int, way: str) -> str:

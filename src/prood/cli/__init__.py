@@ -14,6 +14,7 @@ from prood.cli.calibrating import calibrate
 from prood.cli.data import data
 from prood.cli.deploying import export, serve, wrap
 from prood.cli.measuring import asymptotics, compare, evaluate
+from prood.cli.predicting import predict
 from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
 from prood.cli.showing import info, report, results
@@ -38,6 +39,7 @@ for one in (
     report,
     results,
     compare,
+    predict,
     certify,
     asymptotics,
     verify,

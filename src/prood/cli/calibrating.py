@@ -1,12 +1,63 @@
-"""prood calibrate MODEL SET"""
+"""prood calibrate MODEL SET, and --calibrate of the commands that make a joint model"""
+
+from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 from typer import Argument, Option
 
 from prood.cli.options import Device, JointModel, console, separated
+from prood.errors import BadValue
+
+if TYPE_CHECKING:
+    from prood.studies.thresholds import Threshold
+
+# Of the commands that make a joint model.
+Calibrate = Annotated[
+    str | None,
+    Option("--calibrate", metavar="SET", help="Set the threshold from these in-distribution images, not trained on."),
+]
+Accept = Annotated[
+    float | None, Option("--accept", help="Share of the in-distribution to accept, at least. Default: 0.95.")
+]
+Level = Annotated[float | None, Option("--level", help="Confidence of that guarantee. Default: 0.95.")]
+Provable = Annotated[
+    str | None,
+    Option(
+        "--provable", metavar="SHARE|default|strong", help="Share of the false rejections that g spends. Default: none."
+    ),
+]
+Outside = Annotated[
+    list[str] | None,
+    Option("--outside", metavar="SET,…", help="Outliers that --provable default or strong is fitted against."),
+]
+
+
+def threshold_for(
+    calibrate: str | None, accept: float | None, level: float | None, provable: str | None, outside: list[str] | None
+) -> Threshold | None:
+    """What these options ask for, and nothing without --calibrate."""
+    from prood.studies.gating import Asked, Outliers
+    from prood.studies.thresholds import Threshold
+
+    if calibrate is None:
+        given = {"--accept": accept, "--level": level, "--provable": provable, "--outside": outside}
+        if unused := [name for name, value in given.items() if value]:
+            raise BadValue(f"{unused[0]} is about a threshold: name the images for it with --calibrate SET")
+        return None
+    asked = Asked(0.95 if accept is None else accept, 0.95 if level is None else level, provable)
+    return Threshold(calibrate, asked, Outliers(separated(outside)))
+
+
+def set_threshold(wanted: Threshold | None, run: Path, device: str | None = None) -> None:
+    """Calibrate the model in a run that was just made, and say so."""
+    if wanted is not None:
+        found = wanted.set(run, device)
+        if found.accuracy is not None:
+            print(f"accuracy: {found.accuracy:.1%} on {wanted.images}")
+        print(found.words)
 
 
 def calibrate(
@@ -42,4 +93,6 @@ def calibrate(
         for line in found.table[1:]:
             shown.add_row(*line)
         console().print(shown)
+    if found.accuracy is not None:
+        print(f"accuracy: {found.accuracy:.1%} on {images}")
     print(found.words)

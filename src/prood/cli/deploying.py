@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
 from prood.cli.options import Device, Discriminator, JointModel
 from prood.errors import BadValue
 
@@ -40,12 +41,13 @@ def wrap(
     probabilities: Annotated[
         bool | None, Option("--probabilities/--logits", help="What it returns; else seen from a few images.")
     ] = None,
-    calibrate: Annotated[
-        str | None,
-        Option(metavar="SET", help="Images for the threshold, in-distribution and not trained on: digits:validation"),
-    ] = None,
-    tpr: Annotated[float, Option(help="The share of in-distribution images to accept, at least.")] = 0.95,
-    confidence: Annotated[float, Option(help="How sure that is, over the draw of these images.")] = 0.95,
+    calibrate: Calibrate = None,
+    accept: Accept = None,
+    level: Level = None,
+    provable: Provable = None,
+    outside: Outside = None,
+    tpr: Annotated[float | None, Option(hidden=True, help="The former name of --accept.")] = None,
+    confidence: Annotated[float | None, Option(hidden=True, help="The former name of --level.")] = None,
     device: Device = None,
 ) -> None:
     """Guard any classifier, with its own preprocessing, by a discriminator: the result is used like every run.
@@ -68,18 +70,16 @@ def wrap(
         weights=weights,
         classes=None if classes is None else wrapping.read_classes(classes),
     )
-    if calibrate is None and (tpr, confidence) != (0.95, 0.95):
-        raise BadValue("--tpr and --confidence are for a threshold: name the images for it with --calibrate")
-    chosen = None if calibrate is None else wrapping.Calibrate(calibrate, tpr, confidence)
-    made = wrapping.wrap(classifier, discriminator, run, shift=shift, options=options, calibrate=chosen, device=device)
-    facts, detector = made.classifier.facts, made.detector
+    accept, level = (tpr if accept is None else accept), (confidence if level is None else level)
+    threshold = threshold_for(calibrate, accept, level, provable, outside)
+    if threshold is not None:
+        threshold.check(discriminator)
+    made = wrapping.wrap(classifier, discriminator, run, shift=shift, options=options, device=device)
+    facts = made.classifier.facts
     kind = "probabilities" if facts.probabilities else "logits"
     print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")
-    if detector.threshold is not None:
-        print(f"threshold: {detector.threshold:g}, at least {100 * tpr:g}% of the in-distribution is accepted")
-    if made.accuracy is not None:
-        print(f"accuracy: {made.accuracy:.1%} on {calibrate}")
     print(f"wrote {run}")
+    set_threshold(threshold, run, device)
 
 
 def _image(text: str) -> tuple[int, int, int]:

@@ -23,10 +23,22 @@ def evaluate(
     eps: Annotated[
         str | None, Option(metavar="RADIUS,…", help="0.01,8/255 …; else the recipe's, or the one trained for.")
     ] = None,
-    attacks: Annotated[str, Option(help="fast, paper, strong, square (needs no gradients), or none.")] = "fast",
+    attacks: Annotated[
+        str | None,
+        Option(
+            help="fast, paper, strong, square (needs no gradients), or none. Default: fast; on a CPU on as many images "
+            "as take about 5 minutes, if --limit is not given either."
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         Option(help="Images of each out-distribution, chosen by the seed (0: all); else the recipe's.", min=0),
+    ] = None,
+    attack_limit: Annotated[
+        int | None, Option(help="Attack only this number of images of each set; all are certified.", min=1)
+    ] = None,
+    minutes: Annotated[
+        float | None, Option(help="Attack only as many images as take about this long in all.", min=0.1)
     ] = None,
     stop: Annotated[
         str,
@@ -48,16 +60,20 @@ def evaluate(
 
     A shipped model has no folder of its own: its results go into runs/shipped/NAME.
 
-    What is there already is not made again: an interrupted evaluation continues where it stopped.
+    What is there already is not made again: an interrupted evaluation continues where it stopped. Where not all images
+    are attacked, the output and the report say how many are.
     """
     from prood import evaluation, processes, report
+    from prood.evaluation.budget import budget_for
     from prood.methods.declaring import load_modules
 
     load_modules(module or ())
     shown, names = console(), separated(outside)
     radii = None if eps is None else evaluation.parse_radii(eps)
     options: dict[str, Any] = {"stop": stop, "method": method, "limit": limit, "seed": seed, "batch": batch}
-    options |= {"attacks": None if attacks == "none" else attacks, "compile": compile, "device": device}
+    options |= {"attacks": None if attacks == "none" else attacks or "fast", "compile": compile, "device": device}
+    asked = attacks is not None or limit is not None
+    options["budget"] = budget_for(attack_limit, minutes, None if asked else processes.device(device))
     for run in runs:
         results = evaluation.evaluate_run(run, inside=inside, outside=names, eps=radii, console=shown, **options)
         if processes.is_main():

@@ -9,8 +9,18 @@ from typer import Argument, Option
 
 from prood.pretrained import listed
 
+AnyDetector = Annotated[
+    str, Option("--model", help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
+]
 Device = Annotated[str | None, Option(help="Device, e.g. `cuda:1`. Default: a GPU if there is one.")]
 Discriminator = Annotated[Path, Option(help="Run or file of a trained discriminator.")]
+FirstImages = Annotated[
+    int | None, Option("--limit", help="Images of each set or folder, the first ones. Default: all.", min=1)
+]
+ImageNames = Annotated[
+    list[str],
+    Argument(metavar="IMAGE…", help="Pictures, folders of them, or image sets by name: digits:test, folder:PATH …"),
+]
 JointModel = Annotated[str, Argument(help=f"Run or file of a joint model, or a shipped one ({listed()}).")]
 Method = Annotated[
     str | None,

@@ -8,21 +8,18 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
-from prood.cli.options import Device, console
+from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, console
 from prood.errors import Damaged, NotFound, ProodError, Refuted
-from prood.pretrained import listed
 
 _COLOURS = {"confirmed": "green", "refuted": "red", "not decided": "yellow"}
 
 
 def certify(
-    images: Annotated[
-        list[str], Argument(metavar="IMAGE…", help="Pictures, or image sets by name: digits:test, folder:PATH …")
-    ],
-    model: Annotated[
-        str, Option(help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
-    ],
-    eps: Annotated[str, Option(metavar="RADIUS,…", help="0.01,8/255 …")],
+    images: ImageNames,
+    model: AnyDetector,
+    eps: Annotated[
+        str | None, Option(metavar="RADIUS,…", help="0.01,8/255 … Default: the radius that the model was trained for.")
+    ] = None,
     norm: Annotated[str, Option(help="linf, l2 or l1.")] = "linf",
     method: Annotated[
         str, Option(help="best, ibp, crown-ibp, alpha-crown, crown, bab or auto; see docs/soundness.md.")
@@ -31,25 +28,28 @@ def certify(
         float | None,
         Option(help="Reject below this confidence (this g, of a bare discriminator); else the model's own."),
     ] = None,
+    radius: Annotated[
+        bool, Option("--radius", help="Search how far each image provably stays rejected: about twenty more bounds.")
+    ] = False,
     out: Annotated[Path | None, Option(metavar="FILE.jsonl", help="Write the certificates there.")] = None,
-    limit: Annotated[int | None, Option(help="Images of each set, the first ones; else all.", min=1)] = None,
+    limit: FirstImages = None,
     batch: Annotated[int, Option(help="Images at a time.", min=1)] = 64,
     device: Device = None,
 ) -> None:
     """Prove bounds: no image within the radius has a confidence above the number printed.
 
-    With a threshold the table says whether an image is rejected: 'provably' (and so is every image within the smallest
-    radius given), 'yes' (but an image near it may not be) or 'no', and the radius up to which that is proven. A picture
-    of another size than the model's is cut to its aspect around the centre and resized (bilinear).
+    With a threshold the table has a sentence about each image: whether it is rejected, and up to which change that is
+    proved. A picture of another size than the model's is cut to its aspect around the centre and resized (bilinear).
 
     The bounds hold for every value that the float32 network can return, in any order of summation. A file of
     certificates can be checked by 'prood verify'. Interrupted, the same command continues; under torchrun the images
     are shared among the processes.
     """
     from prood import processes
-    from prood.certification.certify import Request
+    from prood.certification.certify import Request, own_radius
     from prood.certification.table import SHOWN, certify_images, show
     from prood.detector import Detector
+    from prood.detector.answering import threshold_words
     from prood.evaluation import parse_radii
 
     target = processes.device(device)
@@ -57,9 +57,11 @@ def certify(
     detector = Detector.load(model, device=target)
     if threshold is not None:
         detector.threshold = threshold
-    request = Request(parse_radii(eps), norm, method, batch)  # type: ignore[arg-type]  # wrong words are refused there
+    radii = [own_radius(model)] if eps is None else parse_radii(eps)
+    request = Request(radii, norm, method, batch, radius)  # type: ignore[arg-type]  # wrong words are refused there
     rows = certify_images(detector, model, images, request, out=out, limit=limit)
     if processes.is_main():
+        print(f"threshold: {threshold_words(detector.threshold, detector.tpr)}")
         console().print(show(rows))
         if out is not None:
             print(f"wrote {out} (the first {SHOWN} images are shown)" if len(rows) == SHOWN else f"wrote {out}")

@@ -63,6 +63,7 @@ def results(
 def info(run: Annotated[Path, MODEL]) -> None:
     """What a run or a model holds: networks, data and settings, how far training came, and its results."""
     from prood import evaluation, models, training
+    from prood.detector.answering import threshold_words
     from prood.report import results_table
 
     shown, results, file = console(), evaluation.read_results(run), models.model_path(run)
@@ -71,8 +72,7 @@ def info(run: Annotated[Path, MODEL]) -> None:
     if file.is_file():
         about = models.read_metadata(run)
         if about.threshold is not None:
-            share = "" if about.tpr is None else f": {100 * about.tpr:g}% of in-distribution images are not"
-            facts["threshold"] = f"an image is rejected below {about.threshold:g}{share}"
+            facts["threshold"] = threshold_words(about.threshold, about.tpr)
         if file.with_suffix(".md").is_file():
             facts["model card"] = str(file.with_suffix(".md"))
     for key, value in facts.items():

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from prood.cli.options import Discriminator, Modules, Prior, RecipeName, Resume, console
+from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
+from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, console
 from prood.errors import BadValue
 
 
@@ -86,9 +87,17 @@ def train(
         int | None,
         Option(help="Processes that read images which do not fit into memory. Default: by the cores.", min=0),
     ] = None,
+    calibrate: Calibrate = None,
+    accept: Accept = None,
+    level: Level = None,
+    provable: Provable = None,
+    outside: Outside = None,
     module: Modules = None,
 ) -> None:
-    """Train a network by a recipe into a run's folder."""
+    """Train a network by a recipe into a run's folder.
+
+    With --calibrate a joint model gets its threshold at the end, as by 'prood calibrate'.
+    """
     from prood import processes, training
     from prood.studies.shift import choice_of_shift
 
@@ -96,11 +105,18 @@ def train(
     settings = [f"train.{key}={value}" for key, value in given.items() if value is not None]
     resolved = training.load_recipe(recipe, module or ()).with_settings(method, [*(set or ()), *settings])
     shift = choice_of_shift(shift, prior)
+    threshold = threshold_for(calibrate, accept, level, provable, outside)
+    if threshold is not None:
+        if resolved.method(method).kind != "joint":
+            raise BadValue(f"--calibrate belongs to joint models: {method} makes none")
+        if discriminator is not None:  # without one the training is refused
+            threshold.check(discriminator)
     training.train(
         method, resolved, run, discriminator=discriminator, shift=shift, resume=resume, device=device, workers=workers
     )
     if processes.is_main():
         print(f"wrote {run}")
+        set_threshold(threshold, run, device)
     processes.stop()
 
 
@@ -110,13 +126,26 @@ def combine(
     run: Annotated[Path, Option(help="Folder for the joint model.")],
     shift: Annotated[float | None, Option(help="Δ, added to g: larger trusts the classifier more.")] = None,
     prior: Prior = None,
+    calibrate: Calibrate = None,
+    accept: Accept = None,
+    level: Level = None,
+    provable: Provable = None,
+    outside: Outside = None,
+    device: Device = None,
 ) -> None:
-    """ProoD-S: guard a classifier that is already trained with a discriminator, without further training."""
+    """ProoD-S: guard a classifier that is already trained with a discriminator, without further training.
+
+    With --calibrate the model gets its threshold, too, as by 'prood calibrate'.
+    """
     from prood import training
     from prood.studies.shift import choice_of_shift
 
     chosen = choice_of_shift(shift, prior)
     if chosen is None:
         raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
+    threshold = threshold_for(calibrate, accept, level, provable, outside)
+    if threshold is not None:
+        threshold.check(discriminator)
     training.combine(classifier, discriminator, run, shift=chosen)
     print(f"wrote {run}")
+    set_threshold(threshold, run, device)

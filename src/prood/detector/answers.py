@@ -127,7 +127,10 @@ class Proof:
 
     @property
     def radius(self) -> Floats:
-        """The largest radius found at which it provably stays rejected; NaN where it is not (or not provably)."""
+        """The largest radius known at which it provably stays rejected; NaN where it is not (or not provably).
+
+        It is searched only by `certify(…, radius=True)`. Otherwise it is `eps` where that is proven, else NaN.
+        """
         if self.found is None:
             raise BadValue(_NO_THRESHOLD)
         return self.found

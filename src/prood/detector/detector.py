@@ -156,22 +156,25 @@ class Detector:
         )
 
     def certify(
-        self, images: Images, eps: float, *, method: bounds.Method = "best", norm: bounds.Norm = "linf", batch: int = 64
+        self, images: Images, eps: float, *, radius: bool = False, batch: int = 64, **options: Unpack[bounds.Options]
     ) -> Proof:
-        """A bound of the confidence over the ball of radius `eps`, and how far each image provably stays rejected.
+        """A bound of the confidence over the ball of radius `eps`, and whether all images in it are provably rejected.
 
-        Without a threshold there is only the bound. The radius is searched up to the whole of [0, 1]^d.
+        `method` is "best" and `norm` "linf" by default. With `radius`, how far each image provably stays rejected is
+        searched up to the whole of [0, 1]^d: about twenty more bounds for each. Without a threshold there is only the
+        bound.
         """
-        radius = radius_of(eps)
+        asked = radius_of(eps)
         found, radii = [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
-            bound = self.upper_bound(stack, radius, method=method, norm=norm)
+            bound = self.upper_bound(stack, asked, **options)
             found.append(bound)
             if self.threshold is not None:
-                reach = self.certified_radius(stack, method=method, norm=norm)
-                radii.append(self.rule.reach(reach, bound[:, None], [radius]))
+                reach = self.certified_radius(stack, **options) if radius else np.full(len(bound), np.nan)
+                radii.append(self.rule.reach(reach, bound[:, None], [asked]))
         reached = None if self.threshold is None else np.concatenate(radii)
-        return Proof(np.concatenate(found), self.rule, radius, method, norm, reached)
+        how = options.get("method", "best"), options.get("norm", "linf")
+        return Proof(np.concatenate(found), self.rule, asked, *how, reached)
 
     def upper_bounds(
         self, images: Images, eps: Sequence[float], *, batch: int = 64, **options: Unpack[bounds.Options]

@@ -1,6 +1,7 @@
 """Metrics, the evaluator, and results as data."""
 
 from prood.evaluation.bench import BoundViolated
+from prood.evaluation.budget import Budget
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, rejected, roc, threshold
 from prood.evaluation.options import EvaluateOptions
@@ -11,6 +12,7 @@ from prood.evaluation.scores import Scores
 __all__ = [
     "RESULTS_FILE",
     "BoundViolated",
+    "Budget",
     "EvaluateOptions",
     "Evaluation",
     "Results",

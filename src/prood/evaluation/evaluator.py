@@ -22,8 +22,10 @@ from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
+from prood.evaluation.verdicts import judged
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
+from prood.progress import Lines
 
 Plan = dict[str, tuple[ImageSet, dict[str, Any]]]
 
@@ -68,12 +70,18 @@ def evaluate(
             began = time.monotonic()
             known = _known((*(options.reuse or ()), *stored), score, settings)
             scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
+            whole = len(outside[settings["outside"]])
+            if attack and len(images) < whole:
+                attack |= {"images": len(images), "of": whole}
             made = _evaluation(settings | classified, scores, attack)
             seconds = round(time.monotonic() - began, 3)
             found[name] = replace(made, seconds=seconds, machine=machine(options.place))
             if store and processes.is_main():
                 append(store, found[name])
-    asked = tuple(found[name] for name in plan)
+    threshold = options.threshold
+    if threshold is None:
+        threshold = getattr(score.model, "threshold", None)
+    asked = tuple(judged(found[name], threshold, found[name].classes) for name in plan)
     if store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             settle(store, asked)
@@ -171,15 +179,16 @@ def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
 
 
 class Bar(Progress):
-    """A bar with the time left, on a terminal and in the first process only."""
+    """A bar with the time left on a terminal, else a line now and then; in the first process only."""
 
     def __init__(self, console: Console | None, title: str, images: int) -> None:
         name, part = (TextColumn(text, markup=False) for text in (f"{title:<14}", "{task.description}"))
         count = TextColumn("{task.completed:.0f}/{task.total} images")
         times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
         columns = name, BarColumn(), count, *times, part
-        hidden = console is None or not console.is_terminal or not processes.is_main() or not images
-        super().__init__(*columns, console=console, disable=hidden, transient=True)
+        console = console if processes.is_main() and images else None
+        super().__init__(*columns, console=console, disable=console is None or not console.is_terminal, transient=True)
+        self.lines = Lines(console, title)
         self.task = self.add_task("", total=images)
         self.before = 0.0
 
@@ -190,3 +199,6 @@ class Bar(Progress):
 
     def reaches(self, images: float) -> None:
         self.update(self.task, completed=self.before + images)
+        task = self.tasks[self.task]
+        total = task.total or 0
+        self.lines.tell(task.completed, total, lambda: f"{task.completed:.0f}/{total:.0f} images ({task.description})")

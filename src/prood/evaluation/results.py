@@ -15,7 +15,7 @@ from prood.atomic import locked, write_text
 from prood.errors import Damaged, Unsupported
 from prood.evaluation.metrics import TPR, rejected
 from prood.evaluation.scores import Scores, StoredScores
-from prood.evaluation.words import PROVED
+from prood.evaluation.words import PROVED, VERDICTS
 from prood.version import __version__
 
 RESULTS_FILE = "results.json"
@@ -30,8 +30,10 @@ class Evaluation:
 
     `aauc` and `afpr95` are None where no attack was run, `accuracy` where the model does not classify. `proved90` is
     the share of images that are provably rejected when 90% of the in-distribution is accepted. Older files do not state
-    it: ask for `value("proved90")`. `intervals` are 95% bootstrap intervals by the name of the metric. `attack` says
-    what the attack did and cost.
+    it: ask for `value("proved90")`. At the model's own `threshold`, `accepted` is the share of the in-distribution that
+    is accepted, `passed` that of these images, and `proved` the share of them that is provably rejected. `intervals`
+    are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost, and of how many
+    images (`of`) it saw `images`, where a limit left some out.
     """
 
     model: str
@@ -48,6 +50,10 @@ class Evaluation:
     proved95: float | None = None
     proved90: float | None = None
     proved80: float | None = None
+    threshold: float | None = None  # of the model as it was when this evaluation was asked for last
+    accepted: float | None = None
+    passed: float | None = None
+    proved: float | None = None
     accuracy: float | None = None
     classes: int | None = None  # None for a score that is no confidence, such as a bare discriminator's
     certificate: str = ""  # method of the bound, and the arithmetic that it covers
@@ -178,7 +184,7 @@ def settle(folder: Path, asked: Sequence[Evaluation]) -> None:
     with locked(folder / RESULTS_FILE):
         found = read_results(folder) or Results()
         new = folder / NEW_FILE
-        if new.exists() or [one.identity for one in found][-len(asked) :] != [one.identity for one in asked]:
+        if new.exists() or list(found)[-len(asked) :] != list(asked):
             found.ending_with(*asked).save(folder)
             new.unlink(missing_ok=True)
 
@@ -218,7 +224,7 @@ def check_kinds(made: Evaluation) -> None:
     """A TypeError for values of another kind than they should be: others rely on these."""
     kinds: dict[Any, tuple[str, ...]] = {
         int | float: ("eps", "images", "auc", "gauc", "fpr95", "gfpr95"),
-        int | float | None: ("aauc", "afpr95", *PROVED, "accuracy", "classes", "limit", "seconds"),
+        int | float | None: ("aauc", "afpr95", *PROVED, *VERDICTS, "accuracy", "classes", "limit", "seconds"),
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
     }

@@ -5,12 +5,14 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prood import data, processes
 from prood.data import ImageSet
 from prood.errors import BadValue, Mismatch, NotFound, ProodError
+from prood.evaluation.budget import Budget
 from prood.evaluation.evaluator import evaluate
 from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
@@ -24,6 +26,7 @@ def evaluate_run(
     inside: str | None = None,
     eps: Sequence[float] | None = None,
     options: EvaluateOptions | None = None,
+    budget: Budget | None = None,
     **keywords: Any,
 ) -> Results:
     """Evaluate the model of a run's folder into its results.json; see `evaluate`.
@@ -32,6 +35,9 @@ def evaluate_run(
     What is not given is what the run's recipe says in its table [evaluate]. Where that is silent, `inside` is the test
     split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
     `method` of the certified bounds "best". The `attacks` are "fast" by default.
+
+    With a `budget` that does not allow to attack all images, there are two evaluations of each set and radius: one of
+    all images without attacks, and one of as many as are attacked.
     """
     run = Path(run)
     options = replace(options or EvaluateOptions(attacks="fast"), **keywords)
@@ -56,9 +62,20 @@ def evaluate_run(
     limit = planned.get("limit", LIMIT) if options.limit is None else options.limit  # 0 is none
     options = replace(options, limit=limit or None, method=options.method or planned.get("method"), reuse=reuse)
     options = replace(options, device=target, name=run.resolve().name, folder=folder)
+    options = replace(options, threshold=about.threshold if options.threshold is None else options.threshold)
     known = data.load(inside, split="test").numbered_as(about.classes)
     others = {name: part_of(name, known, options.limit, options.seed) for name in outside}
-    return evaluate(model, inside=known, outside=others, eps=eps, options=options)
+    whole = partial(evaluate, model, inside=known, outside=others, eps=eps)
+    if budget is None or options.attack is None:
+        return whole(options=options)
+    count = budget.images_to_attack(model, options, known, len(others) * len(eps))
+    if count is None or count >= max(map(len, others.values())):
+        return whole(options=options)
+    certified = whole(options=replace(options, attacks=None))
+    if options.console is not None and processes.is_main():
+        said = f"{options.name}: {budget.left_out(count, list(others.values()))}"
+        options.console.print(said, soft_wrap=True, highlight=False, markup=False)
+    return certified.plus(*whole(options=replace(options, limit=count))) if count else certified
 
 
 def _place(run: Path) -> Path:

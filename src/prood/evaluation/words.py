@@ -12,6 +12,8 @@ METRICS: dict[Kind, dict[str, str]] = {
 }
 PROVED = {"proved95": 0.95, "proved90": 0.9, "proved80": 0.8}
 """The share of the in-distribution that is accepted where the share that is provably rejected is stated."""
+VERDICTS = ("threshold", "accepted", "passed", "proved")
+"""At the model's own threshold."""
 MISSING = "–"
 
 

@@ -101,18 +101,31 @@ class Asked:
     provable: str | None = None
 
     def schedule(self, samples: Sequence[Pairs], shift: float) -> Schedule | None:
+        """The schedule of `provable`; the samples are of the images that make the gate, half of all."""
+        if isinstance(self._point(), Price):
+            self.check(2 * len(samples[0].g_in) if samples else 4 * LEAST, outside=bool(samples))
+        point = self._point()
+        return fit_schedule(samples, shift, point).schedule if isinstance(point, Price) else point
+
+    def check(self, images: int, *, outside: bool) -> bool:
+        """Whether there will be a gate; refused where so few in-distribution images, or none outside, forbid it."""
+        point = self._point()
+        if isinstance(point, Price) and not outside:
+            raise BadValue(f"the point {self.provable!r} is fitted against images outside: name some with --outside")
+        if isinstance(point, Price) and images < 4 * LEAST:
+            least = 4 * LEAST
+            raise BadValue(f"the point {self.provable!r} takes {least} in-distribution images: give more, or a share")
+        if isinstance(point, Schedule) and point.end > 0 and (images + 1) // 2 < LEAST:  # half of them make it
+            raise BadValue(f"a gate takes {2 * LEAST} in-distribution images, not {images}: give more, or leave it out")
+        return isinstance(point, Price) or (point is not None and point.end > 0)
+
+    def _point(self) -> Schedule | Price | None:
         if self.provable is None:
             return None
         try:
             return Schedule(float(self.provable))
         except ValueError:
-            most = price(self.provable)
-        if not samples:
-            raise BadValue(f"the point {self.provable!r} is fitted against images outside: name some with --outside")
-        if len(samples[0].g_in) < 2 * LEAST:
-            least = 4 * LEAST
-            raise BadValue(f"the point {self.provable!r} takes {least} in-distribution images: give more, or a share")
-        return fit_schedule(samples, shift, most).schedule
+            return price(self.provable)
 
 
 def table(samples: Sequence[Pairs], shift: float) -> list[list[str]]:
@@ -169,10 +182,14 @@ class Outliers:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What `prood calibrate` shows: the price of proofs, if it is known, and what was set."""
+    """What `prood calibrate` shows: the price of proofs, if it is known, and what was set.
+
+    `accuracy` is that on the images of the threshold, where they have labels: a low one tells of a wrong preprocessing.
+    """
 
     table: list[list[str]]
     words: str
+    accuracy: float | None = None
 
 
 def calibrate_model(
@@ -194,7 +211,7 @@ def calibrate_model(
         raise BadValue(f"{path} is not a folder: name one for the calibrated model with --out")
     if out is not None and (out / MODEL_FILE).exists():
         raise AlreadyThere(f"{out} already holds a model: choose another folder")
-    inside = data.load(images, shape=detector.shape)
+    inside = data.load(images, shape=detector.shape).numbered_as(detector.classes)
     samples = _samples(detector.joint(), inside, outliers, about.eps)
     shown = table(samples, detector.shift) if samples else []
     if asked is None:
@@ -207,8 +224,14 @@ def calibrate_model(
     found = detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
     keep(detector, folder, about)
     spent = "" if schedule is None else f"; g spends {schedule.provable:.0%} of the false rejections"
-    words = f"accepts {asked.accept:.0%} of {images} (confidence ≥ {found.threshold:.6g}){spent}; wrote {folder}"
-    return Calibrated(shown, words)
+    words = f"accepts {100 * asked.accept:g}% of {images} (confidence ≥ {found.threshold:.6g}){spent}; wrote {folder}"
+    return Calibrated(shown, words, _accuracy(detector, inside))
+
+
+def _accuracy(detector: Detector, images: ImageSet) -> float | None:
+    if images.labels is None or int(images.labels.max()) >= detector.count:
+        return None
+    return float((detector.predict(images).label == images.labels.numpy()).mean())
 
 
 def _samples(model: ProoD, inside: ImageSet, outliers: Outliers, trained_for: float | None) -> list[Pairs]:

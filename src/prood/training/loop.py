@@ -16,6 +16,7 @@ from prood import processes
 from prood.errors import Diverged
 from prood.methods import Objective
 from prood.methods.base import train_mode
+from prood.progress import Lines
 from prood.training.batches import Batches
 from prood.training.options import TrainOptions
 from prood.training.run import Run
@@ -56,8 +57,8 @@ def fit(
             epoch = step / batches.steps_per_epoch
             rate = options.learning_rate(epoch)
             update(*batches(step), epoch, rate)
-            display.advance(display.task)
             done = step + 1
+            display.reach(done)
             within_epoch = done % batches.steps_per_epoch
             if within_epoch and within_epoch % REPORT_STEPS and done != last:
                 continue
@@ -94,14 +95,18 @@ def _tuned(on_gpu: bool) -> Iterator[None]:
 
 
 class Display(Progress):
-    """A bar with loss and time left on a terminal, and the same numbers for TensorBoard; silent if not `shown`."""
+    """A bar with loss and time left on a terminal, else a line now and then, and the same numbers for TensorBoard.
+
+    Silent if not `shown`.
+    """
 
     def __init__(self, console: Console, title: str, folder: Path, *, start: int, last: int, shown: bool) -> None:
         counted = TextColumn("{task.completed}/{task.total} steps"), TextColumn("loss {task.fields[loss]}")
         times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
         columns = TextColumn("{task.description:<14}"), BarColumn(), *counted, *times
         super().__init__(*columns, console=console, disable=not (shown and console.is_terminal))
-        self.shown = shown
+        self.shown, self.first, self.end = shown, start, last
+        self.lines = Lines(console if shown else None, title)
         self.task = self.add_task(title, total=last, completed=start, loss="–")
         self.writer: Any = None
         if shown:
@@ -114,6 +119,12 @@ class Display(Progress):
         super().stop()
         if self.writer is not None:
             self.writer.close()
+
+    def reach(self, step: int) -> None:
+        """This many steps are done."""
+        self.update(self.task, completed=step)
+        steps = step - self.first, self.end - self.first  # of this process: those of before took no time of it
+        self.lines.tell(*steps, lambda: f"{step}/{self.end} steps, loss {self.tasks[self.task].fields['loss']}")
 
     def report(self, step: int, values: dict[str, float]) -> None:
         self.update(self.task, loss=f"{values['loss']:.4f}")

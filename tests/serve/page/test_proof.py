@@ -30,7 +30,7 @@ def test_the_bound_is_read_and_drawn_at_every_eps(page, files, detector, bounds)
 def test_what_the_proof_means_for_rejection(page, examples, detector, bounds):
     """A picture that is provably rejected up to a radius inside the curve."""
     number, example = next((at, example) for at, example in enumerate(examples) if example["kind"] == "in")
-    reach = detector.certify(example["picture"], 0.05)[0].radius
+    reach = detector.certify(example["picture"], 0.05, radius=True)[0].radius
     assert 0.01 < reach < 0.1
     page.click(f"#examples .example:nth-of-type({number + 1})")
     page.wait_for(example["name"])

@@ -1,0 +1,72 @@
+"""prood predict IMAGE… --model MODEL"""
+
+import csv
+import json
+import sys
+from typing import Annotated
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+from typer import Option
+
+from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, console
+from prood.errors import BadValue, Damaged
+
+
+def predict(
+    images: ImageNames,
+    model: AnyDetector,
+    threshold: Annotated[
+        float | None, Option(help="Reject below this confidence (this g, for a bare discriminator). Default: its own.")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="For programs: a line of JSON per image.")] = False,
+    as_csv: Annotated[
+        bool, Option("--csv", help="For spreadsheets: a line per image, after one with the keys.")
+    ] = False,
+    limit: FirstImages = None,
+    batch: Annotated[int, Option(help="Images at a time.", min=1)] = 64,
+    device: Device = None,
+) -> None:
+    """Label images, and say which of them are rejected.
+
+    For each image: the class, the confidence, p(in), whether it is accepted, and which gate rejects it (g alone or the
+    confidence). A picture of another size than the model's is cut to its aspect around the centre and resized
+    (bilinear). An image that cannot be read has a line that says why; the exit code is then 2, after all the others.
+    """
+    from prood import processes
+    from prood.detector import Detector
+    from prood.detector.answering import answered, threshold_words
+    from prood.detector.named import inputs
+
+    if as_json and as_csv:
+        raise BadValue("--json and --csv are two forms of the same answers: give one of them")
+    detector = Detector.load(model, device=processes.device(device))
+    if threshold is not None:
+        detector.threshold = threshold
+    named = inputs(images, detector.shape, limit)
+    table, writer, damaged = Table(box=box.SIMPLE_HEAD, pad_edge=False), None, 0
+    for title in ("image", "class", "confidence", "p(in)", "accepted", "reason"):
+        table.add_column(title, overflow="fold", justify="right" if title in ("confidence", "p(in)") else "left")
+    for one in answered(detector, named, batch=batch):
+        damaged += one.answer is None
+        if as_json:
+            print(json.dumps(one.to_json()), flush=True)
+        elif as_csv:
+            values = one.to_json()
+            if writer is None:
+                writer = csv.DictWriter(sys.stdout, list(values), lineterminator="\n")
+                writer.writeheader()
+            writer.writerow(values)
+        elif one.answer is None:
+            table.add_row(escape(one.image), "–", "–", "–", "–", escape(f"error: {one.error}"))
+        else:
+            said = one.answer
+            accepted = "–" if said.accepted is None else "yes" if said.accepted else "no"
+            numbers = f"{said.confidence:.4f}", f"{said.p_in:.4f}"
+            table.add_row(escape(one.image), escape(said.name), *numbers, accepted, said.reason or "")
+    if not (as_json or as_csv):
+        print(f"threshold: {threshold_words(detector.threshold, detector.tpr)}")
+        console().print(table)
+    if damaged:
+        raise Damaged(f"{damaged} of {len(named)} images could not be read: their lines say why")
