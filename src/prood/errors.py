@@ -9,7 +9,7 @@ class ProodError(Exception):
 
     def __str__(self) -> str:
         """One line, whatever is quoted in it: the message of a library, or the name of a file, may hold line breaks."""
-        return " ".join(super().__str__().splitlines())
+        return printable(" ".join(super().__str__().splitlines()))
 
 
 class BadValue(ProodError):
@@ -62,6 +62,14 @@ class NoAccess(ProodError):
 
 class Unreachable(ProodError):
     """A server does not answer, or breaks off."""
+
+
+def printable(text: str, longest: int = 2000) -> str:
+    """The text without what would steer a terminal, and without its middle if it is longer: names of files are given
+    by others, too."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def first_line(error: BaseException) -> str:

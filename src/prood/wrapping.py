@@ -1,6 +1,5 @@
 """Guard somebody else's classifier with a discriminator of ours: ProoD-S (Algorithm 2), as a run's folder."""
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from prood.detector import Detector
 from prood.errors import BadValue, Damaged, Mismatch
 from prood.models import MODEL_FILE, Discriminator, ProoD, WrapOptions, load, open_classifier, save
 from prood.models.wrapped import Wrapped, trial_images
+from prood.reading import json_of
 from prood.training import Run
 
 
@@ -63,7 +63,7 @@ def read_classes(path: Path) -> tuple[str, ...]:
     """Names of classes from a file: a JSON list, or one name a line."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # Windows puts a mark in front
-        names = json.loads(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
+        names = json_of(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
     except (OSError, ValueError) as error:
         raise Damaged(f"cannot read the names of the classes from {path}: {error}") from None
     names = [name for name in names if name != ""]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from prood.atomic import replacing
 from prood.errors import Damaged
+from prood.reading import check_sizes
 
 Floats = NDArray[np.float64]
 
@@ -43,6 +44,7 @@ class Scores:
     def load(file: Path) -> Scores:
         try:
             with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                check_sizes(arrays.zip, file, file.stat().st_size)
                 return Scores(**{name: arrays[name] for name in arrays.files})
         except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
             fault = " ".join(str(error).split())

@@ -7,6 +7,7 @@ is certified is what is loaded.
 import copy
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from prood.errors import BadValue, Damaged, NoAccess, NotFound, Unsupported
 from prood.models.architectures import FORMAT, Metadata, build, spec_of
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
+from prood.reading import json_of
 
-KEY = "prood"
+KEY, DIGEST = "prood", "sha256"
 MODEL_FILE = "model.safetensors"
 
 
@@ -55,7 +57,8 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in values.items()}
     for part in wrapped_parts(model):
         part.store(Path(path).parent)
-    write_bytes(Path(path), serialized(tensors, metadata={KEY: json.dumps(asdict(metadata))}))
+    about = json.dumps(asdict(metadata))
+    write_bytes(Path(path), serialized(tensors, metadata={KEY: about, DIGEST: digest(tensors, about)}))
     return metadata
 
 
@@ -94,6 +97,8 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
     model = build(metadata.architecture)
     if wrong := _mismatch(model.state_dict(), tensors):
         raise Damaged(f"{model_path(path)} does not hold the model that it describes: {wrong}")
+    if endless := [name for name, value in tensors.items() if not value.isfinite().all()]:
+        raise Damaged(f"{model_path(path)} holds NaN or infinite numbers in {endless[0]}: copy or train it again")
     try:
         model.load_state_dict(tensors)
     except BadValue as error:
@@ -107,11 +112,16 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
 
 def fingerprint(model: nn.Module) -> str:
     """16 hex digits of sha256 over the names, shapes and bytes of all tensors: which weights these are."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
+    return digest(model.state_dict())[:16]
+
+
+def digest(tensors: Mapping[str, Tensor], facts: str = "") -> str:
+    """The sha256 over the names, types, shapes and bytes of tensors, and over what is said about them."""
+    found = hashlib.sha256(facts.encode())
+    for name, value in sorted(tensors.items()):
+        found.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tensor]]:
@@ -127,18 +137,21 @@ def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tenso
         raise NoAccess(f"cannot read {file}: {error.strerror}") from None
     try:
         with safe_open(file, framework="pt") as opened:
-            facts = (opened.metadata() or {}).get(KEY)
+            written = opened.metadata() or {}
             values = {name: opened.get_tensor(name) for name in opened.keys()} if tensors else {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise Damaged(f"{file} is damaged or no safetensors file ({error}): copy or train it again") from None
-    if facts is None:
+    if KEY not in written:
         raise Damaged(f"{file} was not written by Prood: it lacks the description of its model")
-    return _parse(facts, file), values
+    about = _parse(written[KEY], file)
+    if tensors and written.get(DIGEST, found := digest(values, written[KEY])) != found:  # older files have none
+        raise Damaged(f"{file} was changed after it was written, its checksum differs: copy or train it again")
+    return about, values
 
 
 def _parse(facts: str, file: Path) -> Metadata:
     try:
-        values = json.loads(facts)
+        values = json_of(facts)
         if int(values["format"]) > FORMAT:
             writer = f"Prood {values.get('version')}"
             raise Unsupported(f"{file} was written by {writer} in a newer format: update with 'pip install -U prood'")

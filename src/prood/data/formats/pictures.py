@@ -19,6 +19,10 @@ from torch import Tensor
 
 from prood.data.images import Shape
 from prood.errors import Damaged, Mismatch
+from prood.reading import content
+
+LARGEST = 2**28
+"""Bytes of a picture's file."""
 
 _FILTERS = Image.Resampling
 BILINEAR = _FILTERS.BILINEAR
@@ -38,7 +42,7 @@ def decode(source: Path | bytes, name: str = "") -> Image.Image:
     if isinstance(source, Path):
         name = name or str(source)
         try:
-            source = source.read_bytes()
+            source = content(source, LARGEST)
         except (OSError, ValueError) as error:
             raise Damaged(f"cannot read the image {name}: {_reason(error)}") from error
     try:
