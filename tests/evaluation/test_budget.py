@@ -9,7 +9,7 @@ from rich.console import Console
 
 from prood.attacks import Attack, Ensemble
 from prood.errors import BadValue
-from prood.evaluation import Budget, budget, evaluate_run, read_results
+from prood.evaluation import Budget, EvaluateOptions, budget, evaluate_run, read_results
 from prood.evaluation.budget import STEPS, budget_for
 from prood.models import ProoD, save, score_of
 
@@ -47,9 +47,9 @@ def test_all_images_are_certified_and_a_part_is_attacked(run, attacked):
     assert (whole.images, whole.attacks, whole.aauc, whole.limit) == (16, None, None, 16)
     assert (part.images, part.attacks, part.limit) == (6, "fast", 6)
     assert part.gauc <= part.aauc <= part.auc
-    assert (part.attack["images"], part.attack["of"]) == (6, 16)
+    assert (whole.available, part.available) == (None, 16)
     assert whole.identity != part.identity
-    assert "run: 6 of 16 images of each set are attacked, all are certified" in shown.getvalue()
+    assert "run: of 16 images of each set, all are certified and 6 attacked" in shown.getvalue()
     apart = np.abs(part.scores.clean[:, None] - whole.scores.clean).min(1)
     assert (apart < 1e-5).all(), "the images that are attacked are among those that are certified"
     (all_of_them,) = asked(run)  # is another evaluation
@@ -68,28 +68,36 @@ def test_what_is_there_is_not_attacked_again(run, attacked):
 
 def test_a_budget_that_is_enough_changes_nothing(run, attacked):
     (one,) = asked(run, budget=Budget(minutes=60))
-    assert (one.images, attacked, "of" in one.attack) == (16, [16], False)
+    assert (one.images, attacked, one.available) == (16, [16], None)
     (also,) = asked(run, budget=Budget(images=16))
     assert also == one
 
 
 def test_too_few_minutes_for_any_image_leave_the_attack_out(run, attacked, monkeypatch):
-    monkeypatch.setattr(budget, "_seconds_a_pass", lambda *_: 10.0)
+    monkeypatch.setattr(budget, "_seconds_an_image", lambda *_: (1e-3, 1e3))
     shown = io.StringIO()
     (one,) = asked(run, budget=Budget(minutes=5), console=Console(file=shown))
     assert (one.images, one.attacks, attacked) == (16, None, [])
-    assert "no image is attacked within about 5 minutes" in shown.getvalue()
+    assert "all are certified and none attacked, for about 5 minutes" in shown.getvalue()
+
+
+def test_bounds_that_take_long_are_found_for_fewer_images(run, attacked, monkeypatch):
+    monkeypatch.setattr(budget, "_seconds_an_image", lambda *_: (30.0, 60.0))
+    shown = io.StringIO()
+    whole, part = asked(run, budget=Budget(minutes=5), console=Console(file=shown))
+    assert [(one.images, one.available, one.attacks) for one in (whole, part)] == [(10, 16, None), (5, 16, "fast")]
+    assert "of 16 images of each set, 10 are certified and 5 attacked" in shown.getvalue()
+    (alone,) = asked(run, budget=Budget(minutes=5), attacks=None)
+    assert (alone, attacked) == (whole, [5])
 
 
 def test_an_interrupted_evaluation_goes_on_though_the_machine_is_slower_now(run, attacked, monkeypatch):
-    monkeypatch.setattr(budget, "_seconds_a_pass", lambda *_: 60 / 5 / 700)  # five images or so in a minute
+    monkeypatch.setattr(budget, "_seconds_an_image", lambda *_: (1e-3, 10.0))
     *_, part = asked(run, budget=Budget(minutes=2))
-    count = part.images
-    assert count in STEPS
-    assert 5 <= count < 16
-    monkeypatch.setattr(budget, "_seconds_a_pass", lambda *_: 60 / 3 / 700)
+    assert part.images == 10
+    monkeypatch.setattr(budget, "_seconds_an_image", lambda *_: (2e-3, 25.0))
     *_, again = asked(run, budget=Budget(minutes=2))
-    assert (again, attacked) == (part, [count])
+    assert (again, attacked) == (part, [10])
 
 
 def test_the_number_follows_from_the_time_of_an_image():
@@ -120,7 +128,7 @@ def test_a_budget_that_means_nothing_is_refused(words):
         Budget(**words)
 
 
-def test_the_clock_measures_the_passes_of_an_attack(f, g, inside):
+def test_the_clock_measures_bounds_and_passes(f, g, inside):
     class Ten(Attack):
         name = "ten"
         cost = 9
@@ -128,7 +136,9 @@ def test_the_clock_measures_the_passes_of_an_attack(f, g, inside):
         def search(self, search):
             raise AssertionError("nothing is attacked to measure")
 
-    some = [
-        budget._seconds_an_image(Ten(), score_of(model), inside, torch.device("cpu")) for model in (g, ProoD(f, g, 1.0))
-    ]
-    assert all(0 < one < 10 for one in some)
+    for model in (f, g, ProoD(f, g, 1.0)):
+        options = EvaluateOptions(attacks=Ten())
+        bound, search = budget._seconds_an_image(score_of(model), options, inside, 0.01)
+        assert 0 < bound < 10
+        assert 0 < search < 10
+    assert budget._seconds_an_image(score_of(g), EvaluateOptions(), inside, 0.01)[1] == 1e-6

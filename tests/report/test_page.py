@@ -17,7 +17,7 @@ from prood.report.markup import Chart
 from prood.report.page import page
 from prood.report.table import tables
 
-SECTIONS = ["summary", "auc", "fpr", "proved", "price", "radius", "scores", "roc", "gallery", "attack"]
+SECTIONS = ["summary", "verdicts", "auc", "fpr", "proved", "price", "radius", "scores", "roc", "gallery", "attack"]
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +275,14 @@ def test_strange_statistics_and_missing_parts_do_no_harm(make_results, parse):
     assert legends == ["Plain", "ProoD", "clean", "attacked", "guaranteed"]
     alone = parse(page(Results((replace(bare, attack={}, attacks=None),))))
     assert [entry["text"] for entry in alone.all("li", within="radius")] == ["ProoD", "guaranteed"]
-    assert [section["attrs"]["id"] for section in alone.all("section")] == ["summary", "auc", "fpr", "proved", "radius"]
+    assert [section["attrs"]["id"] for section in alone.all("section")] == [
+        "summary",
+        "verdicts",
+        "auc",
+        "fpr",
+        "proved",
+        "radius",
+    ]
 
 
 def test_infinite_and_equal_scores_can_be_drawn(make_results, parse):

@@ -78,6 +78,8 @@ def evaluate(
         results = evaluation.evaluate_run(run, inside=inside, outside=names, eps=radii, console=shown, **options)
         if processes.is_main():
             shown.print(report.results_table(results, "auc", "proved"))
+            for text in report.verdict_sentences(results):
+                shown.print(text, soft_wrap=True, highlight=False, markup=False)
     processes.stop()
 
 

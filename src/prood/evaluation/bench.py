@@ -44,11 +44,15 @@ class Bench:
         at_once = self.options.batch or max(1, min(250, PIXELS // math.prod(images.shape)))
         return torch.split(processes.own_rows(torch.arange(len(images))), at_once)
 
-    def over(self, images: ImageSet, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def over(
+        self, images: ImageSet, function: Callable[[Tensor], Tensor], reached: Callable[[int], None] = lambda _: None
+    ) -> Tensor:
         """A number for each image, float64 on the CPU: each process computes its rows, and all get the whole."""
-        values = torch.zeros(len(images), dtype=torch.float64)
+        values, done = torch.zeros(len(images), dtype=torch.float64), 0
         for rows in self.batches(images):
             values[rows] = function(images.floats(rows).to(self.options.place)).double().cpu()
+            done += processes.world_size() * len(rows)
+            reached(done)
         return self._total(values)
 
     def confront(
@@ -66,7 +70,7 @@ class Bench:
         """
         before, world, options = 0, processes.world_size(), self.options
         attack = options.attack
-        share = world / attack.passes if attack else 0.0
+        share = world / attack.passes if attack else world
         names = ("clean", *(attack.names if attack else ()))
         columns = torch.zeros(4, len(images), dtype=torch.float64)
         shown = torch.zeros_like(images.images)
@@ -79,7 +83,10 @@ class Bench:
         for rows in self.batches(images):
             x = images.floats(rows).to(self.options.place)
             clean = self.score(x).double()
-            bound = self._bounds(x, eps) if known is None else self.score.bound_from(known[rows].to(self.options.place))
+            if known is None:
+                bound = self._bounds(x, eps, watch if attack is None else lambda _: None)
+            else:
+                bound = self.score.bound_from(known[rows].to(self.options.place))
             points, attacked, settled = x, clean, torch.zeros_like(clean)
             if attack is not None:
                 began = time.monotonic()
@@ -116,10 +123,14 @@ class Bench:
         )
         return found, statistics if attack else {}
 
-    def _bounds(self, images: Tensor, eps: float) -> Tensor:
-        method = self.options.method or "best"
-        parts = torch.split(images, len(images) if images.is_cuda else CERTIFIED)
-        return torch.cat([self.score.upper_bound(part, eps, method=method).double() for part in parts])
+    def _bounds(self, images: Tensor, eps: float, watch: Callable[[int], None]) -> Tensor:
+        """Certified bounds; `watch` is told how many images have one before each part but the first."""
+        method, found = self.options.method or "best", [torch.zeros(0, dtype=torch.float64, device=images.device)]
+        for part in torch.split(images, len(images) if images.is_cuda else CERTIFIED):
+            if len(found) > 1:
+                watch(CERTIFIED * (len(found) - 1))
+            found.append(self.score.upper_bound(part, eps, method=method).double())
+        return torch.cat(found)
 
     def _total(self, values: Tensor) -> Tensor:
         # Each process has zeros where others have values. NCCL sums on the GPU only.

@@ -2,9 +2,10 @@
 
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,10 @@ def evaluate(
     missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
         _check_shape(score, inside, options.place)
-        reference = bench.over(inside, score)
-        classified = _classified(bench, inside)
+        lines = Lines(options.console if processes.is_main() else None, options.name)
+        seen = partial(_seen, lines, inside)
+        reference = bench.over(inside, score, seen)
+        classified = _classified(bench, inside, seen)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
         for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
@@ -71,9 +74,8 @@ def evaluate(
             known = _known((*(options.reuse or ()), *stored), score, settings)
             scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
             whole = len(outside[settings["outside"]])
-            if attack and len(images) < whole:
-                attack |= {"images": len(images), "of": whole}
-            made = _evaluation(settings | classified, scores, attack)
+            available = {"available": whole} if len(images) < whole else {}
+            made = _evaluation(settings | classified | available, scores, attack)
             seconds = round(time.monotonic() - began, 3)
             found[name] = replace(made, seconds=seconds, machine=machine(options.place))
             if store and processes.is_main():
@@ -118,7 +120,12 @@ def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
     return found
 
 
-def _classified(bench: Bench, inside: ImageSet) -> dict[str, Any]:
+def _seen(lines: Lines, inside: ImageSet, done: int) -> None:
+    """Before the bar, which is about images outside, and quick on most machines."""
+    lines.tell(0, 0, lambda: f"{done}/{len(inside)} images of the in-distribution")
+
+
+def _classified(bench: Bench, inside: ImageSet, seen: Callable[[int], None]) -> dict[str, Any]:
     """How the model classifies the in-distribution, if it does: its accuracy, and among how many classes."""
     logits = bench.score.logits(inside.floats([0]).to(bench.options.place))
     classes = None if logits is None else logits.shape[1]
@@ -131,7 +138,7 @@ def _classified(bench: Bench, inside: ImageSet) -> dict[str, Any]:
         assert logits is not None
         return logits.argmax(1)
 
-    right = bench.over(inside, guess).long() == labels
+    right = bench.over(inside, guess, seen).long() == labels
     return {"accuracy": right.double().mean().item(), "classes": classes}
 
 

@@ -33,8 +33,7 @@ class Evaluation:
     the share of images that are provably rejected when 90% of the in-distribution is accepted. Older files do not state
     it: ask for `value("proved90")`. At the model's own `threshold`, `accepted` is the share of the in-distribution that
     is accepted, `passed` that of these images, and `proved` the share of them that is provably rejected. `intervals`
-    are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost, and of how many
-    images (`of`) it saw `images`, where a limit left some out.
+    are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost.
     """
 
     model: str
@@ -61,6 +60,7 @@ class Evaluation:
     attacks: str | None = None
     stop: str | None = None
     limit: int | None = None
+    available: int | None = None  # images that the limit chose from, where it left some out
     seed: int = 0
     intervals: dict[str, list[float]] = field(default_factory=dict)
     attack: dict[str, Any] = field(default_factory=dict)
@@ -225,7 +225,17 @@ def check_kinds(made: Evaluation) -> None:
     """A TypeError for values of another kind than they should be: others rely on these."""
     kinds: dict[Any, tuple[str, ...]] = {
         int | float: ("eps", "images", "auc", "gauc", "fpr95", "gfpr95"),
-        int | float | None: ("aauc", "afpr95", *PROVED, *VERDICTS, "accuracy", "classes", "limit", "seconds"),
+        int | float | None: (
+            "aauc",
+            "afpr95",
+            *PROVED,
+            *VERDICTS,
+            "accuracy",
+            "classes",
+            "limit",
+            "available",
+            "seconds",
+        ),
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
     }

@@ -36,8 +36,8 @@ def evaluate_run(
     split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
     `method` of the certified bounds "best". The `attacks` are "fast" by default.
 
-    With a `budget` that does not allow to attack all images, there are two evaluations of each set and radius: one of
-    all images without attacks, and one of as many as are attacked.
+    Where a `budget` does not allow to attack all images, there are two evaluations of each set and radius: one of all
+    that are certified, without attacks, and one of as many as are attacked.
     """
     run = Path(run)
     options = replace(options or EvaluateOptions(attacks="fast"), **keywords)
@@ -66,16 +66,21 @@ def evaluate_run(
     known = data.load(inside, split="test").numbered_as(about.classes)
     others = {name: part_of(name, known, options.limit, options.seed) for name in outside}
     whole = partial(evaluate, model, inside=known, outside=others, eps=eps)
-    if budget is None or options.attack is None:
+    if budget is None:
         return whole(options=options)
-    count = budget.images_to_attack(model, options, known, len(others) * len(eps))
-    if count is None or count >= max(map(len, others.values())):
+    certified, attacked = budget.shares(model, options, known, len(others), eps)
+    most = max(map(len, others.values()))
+    certified = None if certified is None or certified >= most else certified
+    all_of_them = options.attack is None or attacked is None or attacked >= (certified or most)
+    if certified:
+        options = replace(options, limit=certified)
+    if options.console is not None and processes.is_main() and (certified or not all_of_them):
+        said = budget.left_out(certified, None if all_of_them else attacked, list(others.values()))
+        options.console.print(f"{options.name}: {said}", soft_wrap=True, highlight=False, markup=False)
+    if all_of_them:
         return whole(options=options)
-    certified = whole(options=replace(options, attacks=None))
-    if options.console is not None and processes.is_main():
-        said = f"{options.name}: {budget.left_out(count, list(others.values()))}"
-        options.console.print(said, soft_wrap=True, highlight=False, markup=False)
-    return certified.plus(*whole(options=replace(options, limit=count))) if count else certified
+    found = whole(options=replace(options, attacks=None))
+    return found.plus(*whole(options=replace(options, limit=attacked))) if attacked else found
 
 
 def _place(run: Path) -> Path:

@@ -10,6 +10,7 @@ from prood.report.formats import csv_text, latex, markdown
 from prood.report.page import page
 from prood.report.results import results_page
 from prood.report.table import results_table
+from prood.report.verdicts import verdict_sentences
 
 WRITERS = {".html": page, ".md": markdown, ".tex": latex, ".csv": csv_text}
 
@@ -25,4 +26,4 @@ def write_report(results: Results, path: Path | str) -> None:
     write_text(path, writer(results))
 
 
-__all__ = ["card", "results_page", "results_table", "write_cards", "write_report"]
+__all__ = ["card", "results_page", "results_table", "verdict_sentences", "write_cards", "write_report"]

@@ -13,6 +13,7 @@ from prood.models import Metadata, build, read_metadata
 from prood.report.formats import escaped, markdown_table
 from prood.report.results import RADIUS, states_verdicts
 from prood.report.table import VERDICTS
+from prood.report.verdicts import verdict_sentences
 from prood.studies.lab import Lab
 from prood.studies.published import Published, method_of
 
@@ -66,6 +67,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "attacked than certified, AAUC may lie below GAUC."
         + (f" Proved at 95, 90 and 80%: {VERDICTS}" if states_verdicts(published.evaluations) else ""),
         _measured(published),
+        *(escaped(text) for text in _verdicts(published)),
         "## Limits",
         LIMITS.format(more=_more(published)),
         "## Data and terms",
@@ -99,6 +101,11 @@ def _measured(published: Published) -> str:
             lines.append([escaped(outside), radius_text(eps), *cells, *facts])
     accuracy = [one.accuracy for one in published.evaluations if one.accuracy is not None]
     return markdown_table(lines) + (f"\n\nAccuracy: {percent(accuracy[-1])}%." if accuracy else "")
+
+
+def _verdicts(published: Published) -> list[str]:
+    """A sentence about the model's threshold, if its evaluations say what that does."""
+    return verdict_sentences(one for one in published.evaluations if one.accepted is not None)
 
 
 def _more(published: Published) -> str:

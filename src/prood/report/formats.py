@@ -9,7 +9,8 @@ from typing import Protocol
 
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, PROVED, radius_text
-from prood.report.table import GREY_NOTE, MEANING, VERDICTS, WHAT, Table, tables
+from prood.report.table import GREY_NOTE, MEANING, VERDICTS, WHAT, Table, left_out, tables, widest
+from prood.report.verdicts import headings, rows, sentences, verdicts
 from prood.studies.rows import Statistic
 
 _LATEX = {
@@ -80,6 +81,8 @@ def _all_tables(results: Results) -> list[Table]:
 
 def markdown(results: Results) -> str:
     parts = ["# Out-of-distribution detection", MEANING, VERDICTS]
+    parts += [escaped(text) for text in [left_out(results)] if text]
+    parts += _verdicts(results)
     for table in _all_tables(results):
         heads = [f"{name} {metric}" for name in table.sets for metric in table.metrics]
         lines = [["model", "Acc", *map(escaped, heads)]]
@@ -90,6 +93,15 @@ def markdown(results: Results) -> str:
         parts += [f"## {escaped(_title(table))}", markdown_table(lines)]
         parts.append("Bold: the best." + (f" Italics: {GREY_NOTE}." if table.any_grey else ""))
     return "\n\n".join(parts) + "\n"
+
+
+def _verdicts(results: Results) -> list[str]:
+    """The sentence about each model's threshold, and the numbers behind it."""
+    found = verdicts(widest(results))
+    radii = sorted({eps for one in found for eps in one.proved})
+    table = [[escaped(cell) for cell in line] for line in (headings(radii), *rows(found, radii))]
+    said = "\n".join(f"- {escaped(text)}" for text in sentences(found))
+    return ["## Verdicts at each model's threshold, in percent", said, markdown_table(table)]
 
 
 def latex(results: Results) -> str:

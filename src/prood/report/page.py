@@ -9,7 +9,7 @@ from prood.evaluation.words import percent, radius_text
 from prood.report import sections
 from prood.report.markup import Html, element
 from prood.report.sections import View
-from prood.report.table import Table, latest, tables
+from prood.report.table import Table, latest, left_out, tables, widest
 
 EXPLANATION = Html(
     "Every model gives an image a score: how sure it is that the image is of the kind it was trained on. "
@@ -22,13 +22,14 @@ CHAIN = (("GAUC", "proved"), ("worst case", "unknown"), ("AAUC", "attacked"), ("
 
 
 def page(results: Results) -> str:
-    view = View(latest(results))
+    view, wide = View(latest(results)), View(widest(results))
     made = {
         "Summary": _headlines(view),
+        "Verdicts": sections.verdicts_section(wide),
         "AUC": sections.table_section(view, "auc"),
         "FPR": sections.table_section(view, "fpr"),
-        "Proved": sections.table_section(view, "proved"),
-        "Price": sections.price_section(view),
+        "Proved": sections.table_section(wide, "proved"),
+        "Price": sections.price_section(wide),
         "Radius": sections.radius_section(view),
         "Scores": sections.scores_section(view),
         "ROC": sections.roc_section(view),
@@ -71,6 +72,7 @@ def _header(view: View, results: Results) -> Html:
         "Radii ε": ", ".join(map(radius_text, view.radii)),
         "Attack": _several(item.attacks for item in items) or "none",
         "Images per set": _several(f"{count:,}" for count in sorted({item.images for item in items})),
+        "Left out": left_out(results).removeprefix("Left out: "),
         "Seed": _several(item.seed for item in items),
         "Machine": _several(item.machine for item in items),
         "Version": _several(item.version for item in items),

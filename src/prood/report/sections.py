@@ -10,6 +10,7 @@ from prood.report.charts import KINDS, certified, histogram, over_radius, price_
 from prood.report.gallery import gallery, shown_each
 from prood.report.markup import Html, element
 from prood.report.table import GREY_NOTE, VERDICTS, Cell, Table, tables
+from prood.report.verdicts import headings, rows, sentences, verdicts
 
 TABLES: dict[Kind, tuple[str, str]] = {
     "auc": ("AUC", "Clean, guaranteed and attacked AUC for each out-distribution, in percent. Larger is better."),
@@ -50,6 +51,15 @@ class View:
         for inside, outside in dict.fromkeys((item.inside, item.outside) for item in self.evaluations):
             name = self.labels[outside] + (f" (in: {inside})" if several else "")
             yield name, [item for item in self.evaluations if (item.inside, item.outside) == (inside, outside)]
+
+    def missing(self, there: list[Evaluation], name: str, eps: float) -> list[Html]:
+        """What a figure of this set at this radius does not show, and why."""
+        at = f"{name} at ε = {radius_text(eps)}"
+        absent = [model for model in self.colours if model not in {item.model for item in there}]
+        lost = [item.model for item in there if item.scores is None]
+        texts = [f"Not evaluated on {at}: {', '.join(absent)}."] if absent else []
+        texts += [f"Scores on {at} are not beside the results: {', '.join(lost)}. Evaluate again."] if lost else []
+        return [element("p", text, class_="note", data_eps=f"{eps!r}", data_outside=name) for text in texts]
 
     def by_radius(self, evaluations: list[Evaluation]) -> Iterator[tuple[float, list[Evaluation]]]:
         for eps in self.radii:
@@ -145,30 +155,52 @@ def attack_section(view: View) -> Html | None:
     return section("attack", "Attack", words, *tables) if tables else None
 
 
+def verdicts_section(view: View) -> Html | None:
+    """The numbers of somebody who deploys a model, at the model's own threshold."""
+    found = verdicts(view.evaluations)
+    words = (
+        "At the threshold of each model: the share of the in-distribution that is accepted, the share of each "
+        "out-distribution that passes, and the share of it that is provably rejected. A model without a threshold (–) "
+        "is shown where 95% of the in-distribution is accepted; 'prood calibrate' gives it one."
+    )
+    radii = [eps for eps in view.radii if eps > 0]
+    head = element("tr", *(element("th", text, scope="col") for text in headings(radii)))
+    body = [
+        element("tr", element("th", line[0], scope="row"), *(element("td", text) for text in line[1:]))
+        for line in rows(found, radii)
+    ]
+    table = element("table", element("thead", head), element("tbody", *body), class_="attack")
+    said = [element("p", text, class_="verdict") for text in sentences(found)]
+    return section("verdicts", "Verdicts", words, *said, _scrolling(table, "Verdicts at each model's threshold"))
+
+
 def _blocks(view: View, draw: Callable[[Evaluation, str], Html | None], kind: str) -> list[Html]:
     """A foldable block for each out-distribution, and in it a part for each radius with what is drawn of each model."""
-    blocks = []
+    blocks, anything = [], False
     for name, items in view.cases():
         parts = []
         for eps, there in view.by_radius(items):
             if drawn := [one for item in there if (one := draw(item, name))]:
                 head = element("h4", f"ε = {radius_text(eps)}")
                 parts.append(element("div", head, element("div", *drawn, class_=kind), data_eps=f"{eps!r}"))
+                anything = True
+            parts += view.missing(there, name, eps)
         if parts:
             summary = element("summary", element("h3", name))
             blocks.append(element("details", summary, *parts, open=True, data_outside=name))
-    return blocks
+    return blocks if anything else []
 
 
 def _panels(view: View, draw: Callable[[list[Evaluation], str, Mapping[str, str]], Html | None]) -> list[Html]:
     """A panel for each out-distribution and radius, with curves of all models."""
-    figures = []
+    figures, notes = [], []
     for name, items in view.cases():
         for eps, there in view.by_radius(items):
+            notes += view.missing(there, name, eps)
             if chart := draw(there, name, view.colours):
                 tag = element("span", f"ε = {radius_text(eps)}", class_="tag")
                 figures.append(element("div", chart, tag, data_eps=f"{eps!r}", data_outside=name, class_="panel"))
-    return figures
+    return [*figures, *notes] if figures else []
 
 
 def _curves(view: View, figures: list[Html], kinds: Iterable[str], name: str, title: str, words: str) -> Html | None:

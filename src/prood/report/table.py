@@ -76,9 +76,47 @@ def latest(results: Iterable[Evaluation]) -> list[Evaluation]:
     return list({(item.model, item.inside, item.outside, item.eps): item for item in results}.values())
 
 
+def widest(results: Iterable[Evaluation]) -> list[Evaluation]:
+    """As `latest`, but on the most images of a set on which these weights were certified in this way.
+
+    What is proved needs no attack, and where attacks have a budget they see fewer images than the certificates.
+    """
+    everything = list(results)
+    groups: dict[tuple[object, ...], list[Evaluation]] = {}
+    for one in everything:
+        groups.setdefault(_alike(one), []).append(one)
+    return [max(reversed(groups[_alike(one)]), key=lambda other: other.images) for one in latest(everything)]
+
+
+def _alike(one: Evaluation) -> tuple[object, ...]:
+    weights = (one.fingerprints.get("model"), one.fingerprints.get("inside"))
+    return one.model, one.inside, one.outside, one.eps, one.certificate, one.threshold, *weights
+
+
+def left_out(results: Iterable[Evaluation]) -> str:
+    """A sentence about images that a budget left out of attacks or certificates, if there are any."""
+    everything = list(results)
+    shares: dict[tuple[int, int, int], list[str]] = {}
+    for one, other in zip(latest(everything), widest(everything), strict=True):
+        whole = max(one.available or one.images, other.available or other.images)
+        if one.images < whole:
+            shares.setdefault((whole, other.images, one.images), []).append(one.outside)
+    if not shares:
+        return ""
+    every = len(shares) == 1 and set(*shares.values()) == {one.outside for one in everything}
+    texts = [
+        f"of {whole:,} images of {'each set' if every else ', '.join(dict.fromkeys(names))}, "
+        + (f"{wide:,} were certified and {count:,} attacked" if wide > count else f"{count:,} were evaluated")
+        for (whole, wide, count), names in shares.items()
+    ]
+    several = any(wide > count for _, wide, count in shares)
+    said = " AUC, GAUC, AAUC and false positives are about those attacked, provable shares about all certified."
+    return f"Left out: {'; '.join(texts)}.{said if several else ''}"
+
+
 def tables(results: Iterable[Evaluation], kind: Kind = "auc") -> list[Table]:
     """A table for each in-distribution and radius, in order of appearance."""
-    evaluations = latest(results)
+    evaluations = widest(results) if kind == "proved" else latest(results)
     short = labels(item.outside for item in evaluations)
     groups: dict[tuple[str, float], list[Evaluation]] = {}
     for item in evaluations:
@@ -133,13 +171,14 @@ def results_table(results: Results, *kinds: Kind) -> Group:
     The best is bold, what is greyed is dim.
     """
     parts: list[RenderableType] = []
+    said = left_out(results)
     for table in (table for kind in kinds or ("auc",) for table in tables(results, kind)):
         # Not the table's own title and caption: those would be broken to the width of a narrow table.
         title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {WHAT[table.kind]} in percent"
         parts += [*([Text()] if parts else []), Text(title, style="italic"), _rich(table)]
         if table.any_grey:
             parts.append(Text(f"dim: {GREY_NOTE}", style="dim"))
-    return Group(*parts)
+    return Group(*parts, *([Text(), Text(said, style="yellow")] if said else []))
 
 
 def _rich(table: Table) -> RichTable:

@@ -12,7 +12,7 @@ from prood.errors import Damaged, Mismatch, NotFound
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
 from prood.evaluation.robustness import read_measured
 from prood.evaluation.runs import counterpart
-from prood.evaluation.words import METRICS, PROVED, set_name
+from prood.evaluation.words import METRICS, PROVED, VERDICTS, set_name
 from prood.models import fingerprint, load
 from prood.studies.published import FORMAT, Published, read_json, read_one
 from prood.training import Run
@@ -122,6 +122,7 @@ def _facts(evaluation: Evaluation) -> dict[str, Any]:
     """What is kept of an evaluation. The radius is a setting, and keeps all its digits."""
     facts = {name: getattr(evaluation, name) for name in _EVALUATION}
     facts |= {name: evaluation.value(name) for name in PROVED}
+    facts |= {name: _rounded(value) for name in VERDICTS if (value := getattr(evaluation, name)) is not None}
     rounded = {name: _rounded(facts[name]) for name in (*_MEASURED, "intervals", "seconds")}
     return facts | rounded | {"outside": portable(evaluation.outside)}
 
