@@ -42,7 +42,7 @@ def wrap(
     f, names = open_classifier(classifier, g.image, options=options)
     detector = Detector(ProoD(f, g, shift), classes=names, device=processes.device(device))
     chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
-    kept = {key: value for key, value in chosen.items() if value is not None}
+    kept = {key: value for key, value in chosen.items() if value is not None and key != "trust_code"}
     resolved: dict[str, Any] = {
         "method": "wrap",
         "classifier": str(classifier),
@@ -77,7 +77,7 @@ def read_classes(path: Path) -> tuple[str, ...]:
 
 def _loaded_again(detector: Detector, folder: Run) -> Detector:
     """A package that builds another network than it gave would otherwise be met by whoever deploys it."""
-    again = Detector.load(folder.folder, device=detector.device)
+    again = Detector.load(folder.folder, device=detector.device, trust_code=True)  # which was opened already
     images = trial_images(detector.shape).to(detector.device)
     with torch.no_grad():
         before, after = detector.joint().logits(images), again.joint().logits(images)

@@ -322,7 +322,9 @@ def test_rows_say_what_the_model_makes_of_an_image(runs: Path) -> None:
     with torch.no_grad():
         confidence = what.model.confidence(floats)
     threshold = what.model.upper_bound(floats, 0.0).max().item() + 1e-3
-    rows = certify_images(runs / "prood", ["faces:test"], [0.0, 0.1], limit=2, threshold=threshold, device=CPU)
+    rows = certify_images(
+        runs / "prood", ["faces:test"], [0.0, 0.1], limit=2, threshold=threshold, device=CPU, radius=True
+    )
     assert [row.name for row in rows] == ["faces:test[0]", "faces:test[1]"]
     assert [row.answer.confidence for row in rows] == pytest.approx(confidence.tolist(), abs=1e-6)
     assert [row.answer.name for row in rows] == ["abcd"[place] for place in what.model.predict(floats).tolist()]

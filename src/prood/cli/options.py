@@ -1,6 +1,7 @@
 """What several commands share: options that are declared once, and where they print."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +42,24 @@ Prior = Annotated[
 ]
 RecipeName = Annotated[str, Option("--recipe", help="A recipe that comes with Prood, or a .toml file.")]
 Resume = Annotated[bool, Option("--resume", help="Continue the run in this folder, if there is one.")]
+
+
+TrustCode = Annotated[
+    bool,
+    Option(
+        "--trust-code",
+        callback=lambda value: _trust(value),
+        help="Run TorchScript that comes with the model: a program with files in its reach. Default: refuse it.",
+    ),
+]
+
+
+def _trust(value: bool) -> None:
+    """For this command. Torch is imported where somebody trusts, not where somebody only asks for help."""
+    if value or "prood.models" in sys.modules:
+        from prood.models.wrapped import trust
+
+        trust(value)
 
 
 def console() -> Console:

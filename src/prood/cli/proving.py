@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Exit, Option
 
-from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, console
+from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, TrustCode, console
 from prood.errors import NotFound, printable
 
 REFUTED, NOT_DECIDED = 1, 3  # exit codes; 2 is wrong use
@@ -36,6 +36,7 @@ def certify(
     limit: FirstImages = None,
     batch: Annotated[int, Option(help="Images at a time.", min=1)] = 64,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Prove bounds: no image within the radius has a confidence above the number printed.
 

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from prood import pretrained
 from prood.atomic import write_bytes
 from prood.errors import BadValue, Damaged, NoAccess, NotFound, Unsupported
-from prood.models.architectures import FORMAT, Metadata, build, spec_of
+from prood.models.architectures import FORMAT, Metadata, build, check_kinds, spec_of
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
+from prood.models.wrapped.trust import trusting_code
 from prood.reading import json_of
 
 KEY, DIGEST = "prood", "sha256"
@@ -57,8 +58,9 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in values.items()}
     for part in wrapped_parts(model):
         part.store(Path(path).parent)
-    about = json.dumps(asdict(metadata))
-    write_bytes(Path(path), serialized(tensors, metadata={KEY: about, DIGEST: digest(tensors, about)}))
+    about = asdict(metadata)
+    about[DIGEST] = digest(tensors, json.dumps(about))  # among the rest: of two entries a file may hold either first
+    write_bytes(Path(path), serialized(tensors, metadata={KEY: json.dumps(about)}))
     return metadata
 
 
@@ -91,8 +93,13 @@ def read_metadata(path: Path | str) -> Metadata:
     return _read(path, tensors=False)[0]
 
 
-def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Module, Metadata]:
-    """The model, in eval mode and float32, and its metadata; from a file, a run's folder or by a shipped name."""
+def load(
+    path: Path | str, *, device: str | torch.device = "cpu", trust_code: bool = False
+) -> tuple[nn.Module, Metadata]:
+    """The model, in eval mode and float32, and its metadata; from a file, a run's folder or by a shipped name.
+
+    With `trust_code`, a TorchScript classifier in the run's folder may run; else it is refused.
+    """
     metadata, tensors = _read(path, tensors=True)
     model = build(metadata.architecture)
     if wrong := _mismatch(model.state_dict(), tensors):
@@ -103,8 +110,9 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
         model.load_state_dict(tensors)
     except BadValue as error:
         raise Damaged(f"{model_path(path)} holds a damaged model: {error}") from None
-    for part in wrapped_parts(model):
-        part.attach(model_path(path).parent)
+    with trusting_code(trust_code):
+        for part in wrapped_parts(model):
+            part.attach(model_path(path).parent)
     if isinstance(model, ProoD):
         model.about = metadata
     return model.to(device).eval(), metadata
@@ -143,22 +151,24 @@ def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tenso
         raise Damaged(f"{file} is damaged or no safetensors file ({error}): copy or train it again") from None
     if KEY not in written:
         raise Damaged(f"{file} was not written by Prood: it lacks the description of its model")
-    about = _parse(written[KEY], file)
-    if tensors and written.get(DIGEST, found := digest(values, written[KEY])) != found:  # older files have none
-        raise Damaged(f"{file} was changed after it was written, its checksum differs: copy or train it again")
-    return about, values
+    return _parse(written[KEY], file, values if tensors else None), values
 
 
-def _parse(facts: str, file: Path) -> Metadata:
+def _parse(facts: str, file: Path, tensors: dict[str, Tensor] | None) -> Metadata:
     try:
         values = json_of(facts)
+        stated = values.pop(DIGEST, None)  # older files have none
+        if tensors is not None and stated not in (None, digest(tensors, json.dumps(values))):
+            raise Damaged(f"{file} was changed after it was written, its checksum differs: copy or train it again")
         if int(values["format"]) > FORMAT:
             writer = f"Prood {values.get('version')}"
             raise Unsupported(f"{file} was written by {writer} in a newer format: update with 'pip install -U prood'")
         known = {item.name for item in fields(Metadata)}
         values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it
-        return Metadata(**{name: value for name, value in values.items() if name in known})
-    except (ValueError, KeyError, TypeError) as error:
+        about = Metadata(**{name: value for name, value in values.items() if name in known})
+        check_kinds(about)
+        return about
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{file} has an unreadable description of its model ({error!r}): train it again") from None
 
 

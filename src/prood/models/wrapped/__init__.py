@@ -3,6 +3,7 @@
 from prood.models.wrapped.module import Facts, Wrapped, wrapped_parts
 from prood.models.wrapped.opening import WrapOptions, open_classifier, trial_images
 from prood.models.wrapped.preprocessing import INTERPOLATIONS, Preprocessing
+from prood.models.wrapped.trust import trust, trusting_code
 
 __all__ = [
     "INTERPOLATIONS",
@@ -12,5 +13,7 @@ __all__ = [
     "Wrapped",
     "open_classifier",
     "trial_images",
+    "trust",
+    "trusting_code",
     "wrapped_parts",
 ]

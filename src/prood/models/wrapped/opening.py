@@ -18,6 +18,7 @@ from prood.models.wrapped.module import Facts, Wrapped, look_like_probabilities
 from prood.models.wrapped.packages import open_network
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.programs import ENDINGS, Source, content_of, in_one_line, kind_of, open_program, sha256
+from prood.models.wrapped.trust import trusting_code
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class WrapOptions:
 
     `image`, `resize`, `interpolation`, `mean` and `std` are those of `Preprocessing`. `output` names the logits among
     several things that it returns. `probabilities`: it ends in a softmax. `weights` is a .safetensors file for
-    torchvision:NAME and timm:NAME. `classes` are the names of its classes.
+    torchvision:NAME and timm:NAME. `classes` are the names of its classes. `trust_code` lets TorchScript run.
     """
 
     image: tuple[int, int, int] | None = None
@@ -38,6 +39,7 @@ class WrapOptions:
     probabilities: bool | None = None
     weights: Path | None = None
     classes: tuple[str, ...] | None = None
+    trust_code: bool = False
 
 
 def open_classifier(
@@ -49,6 +51,13 @@ def open_classifier(
     A few images are tried: what does not take them, answers NaN or answers otherwise the next time is refused.
     """
     options = options or WrapOptions()
+    with trusting_code(options.trust_code):
+        return _opened(classifier, image, options)
+
+
+def _opened(
+    classifier: str | Path, image: Sequence[int], options: WrapOptions
+) -> tuple[Wrapped, tuple[str, ...] | None]:
     source = _found(str(classifier), options)
     shape = (int(image[0]), int(image[1]), int(image[2]))
     facts = _facts(source, options, shape)
