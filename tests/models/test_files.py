@@ -358,7 +358,7 @@ def test_the_in_distribution_is_a_field_and_older_files_state_it_first(tmp_path)
 def test_a_bit_that_a_disk_has_flipped_is_noticed(tmp_path: Path, place: float) -> None:
     """In a weight as well as in a fact: the model would be another one, and nobody would know."""
     torch.manual_seed(0)
-    save(small(3, width=4), tmp_path / "model.safetensors", threshold=0.5, eps=0.1)
+    save(build(SMALL), tmp_path / "model.safetensors", threshold=0.5, eps=0.1)
     load(tmp_path)
     data = bytearray((tmp_path / "model.safetensors").read_bytes())
     start = int.from_bytes(data[:8], "little") + 8
@@ -366,16 +366,16 @@ def test_a_bit_that_a_disk_has_flipped_is_noticed(tmp_path: Path, place: float) 
     (tmp_path / "model.safetensors").write_bytes(data)
     with pytest.raises(Damaged, match="checksum"):
         load(tmp_path)
-    save(small(3, width=4), tmp_path / "model.safetensors", threshold=0.5, eps=0.1)
+    save(build(SMALL), tmp_path / "model.safetensors", threshold=0.5, eps=0.1)
     file = tmp_path / "model.safetensors"
-    file.write_bytes(file.read_bytes().replace(b"threshold\\\": 0.5", b"threshold\\\": 0.7"))
+    file.write_bytes(file.read_bytes().replace(b'threshold\\": 0.5', b'threshold\\": 0.7'))
     with pytest.raises(Damaged, match="checksum"):
         load(tmp_path)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, value: float) -> None:
-    model = small(3, width=4)
+    model = build(SMALL)
     with torch.no_grad():
         model[-1].bias[0] = value
     save(model, tmp_path / "model.safetensors")

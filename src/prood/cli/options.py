@@ -3,18 +3,32 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from rich.console import Console
 from typer import Argument, Option
 
-from prood.pretrained import listed
+from prood.pretrained import find, listed
+
+T = TypeVar("T")
+
+
+def _there(model: T) -> T:
+    """Refused before torch is imported, which takes seconds."""
+    find(str(model))
+    return model
+
 
 AnyDetector = Annotated[
-    str, Option("--model", help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
+    str,
+    Option(
+        "--model",
+        callback=_there,
+        help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).",
+    ),
 ]
 Device = Annotated[str | None, Option(help="Device, e.g. `cuda:1`. Default: a GPU if there is one.")]
-Discriminator = Annotated[Path, Option(help="Run or file of a trained discriminator.")]
+Discriminator = Annotated[Path, Option(callback=_there, help="Run or file of a trained discriminator.")]
 FirstImages = Annotated[
     int | None, Option("--limit", help="Images of each set or folder, the first ones. Default: all.", min=1)
 ]
@@ -22,12 +36,16 @@ ImageNames = Annotated[
     list[str],
     Argument(metavar="IMAGE…", help="Pictures, folders of them, or image sets by name: digits:test, folder:PATH …"),
 ]
-JointModel = Annotated[str, Argument(help=f"Run or file of a joint model, or a shipped one ({listed()}).")]
+JointModel = Annotated[
+    str, Argument(callback=_there, help=f"Run or file of a joint model, or a shipped one ({listed()}).")
+]
 Method = Annotated[
     str | None,
     Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."),
 ]
-MODEL = Argument(help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()}).")
+MODEL = Argument(
+    callback=_there, help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()})."
+)
 Modules = Annotated[
     list[str] | None,
     Option(

@@ -95,19 +95,22 @@ def verify(
 
     The names of the method and of the version, and the seconds, are remarks: nothing that is proven depends on them.
     """
-    from prood import certification, data, models
+    from prood import certification, pretrained
+
+    if model is not None and not (file := pretrained.model_path(model)).is_file():  # a mistake, not an open question
+        raise NotFound(f"there is no model at {file}: say with --model where it is now")
+    found, note = certification.read(certificates)
+    if not found:
+        raise NotFound(f"{certificates} holds no certificate")
+
+    from prood import data  # with torch, which takes seconds
     from prood.certification.verify import Verifier
 
-    if model is not None and not (file := models.model_path(model)).is_file():  # a mistake, not an open question
-        raise NotFound(f"there is no model at {file}: say with --model where it is now")
     if input is not None and not Path(input).exists():
         data.find(input)  # refuses what is no image set either
-    found, note = certification.read(certificates)
     aside, shown = Console(stderr=True, highlight=False, soft_wrap=True), Console(highlight=False, soft_wrap=True)
     if note:
         aside.print(f"note: {note}", markup=False)
-    if not found:
-        raise NotFound(f"{certificates} holds no certificate")
     verifier = Verifier(model=model, input=input)
     counts = dict.fromkeys(_COLOURS, 0)
     for number, certificate in enumerate(found[:limit], 1):

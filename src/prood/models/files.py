@@ -17,28 +17,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialized
 from torch import Tensor, nn
 
-from prood import pretrained
 from prood.atomic import write_bytes
-from prood.errors import BadValue, Damaged, NoAccess, NotFound, Unsupported
+from prood.errors import BadValue, Damaged, Unsupported
 from prood.models.architectures import FORMAT, Metadata, build, check_kinds, spec_of
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
 from prood.models.wrapped.trust import trusting_code
+from prood.pretrained import MODEL_FILE, find, model_path
 from prood.reading import json_of
 
 KEY, DIGEST = "prood", "sha256"
-MODEL_FILE = "model.safetensors"
 
-
-def model_path(path: Path | str) -> Path:
-    """The model file itself: `path`, the one inside `path` if that is a run's folder, or the shipped one so named.
-
-    A file or folder of that name on disk wins over the model that comes with Prood.
-    """
-    place = Path(path)
-    if place.is_dir():
-        return place / MODEL_FILE
-    return pretrained.path(str(path)) if not place.exists() and str(path) in pretrained.names() else place
+__all__ = ["MODEL_FILE", "digest", "fingerprint", "load", "model_path", "read_metadata", "rounded", "save"]
 
 
 def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any) -> Metadata:
@@ -133,16 +123,7 @@ def digest(tensors: Mapping[str, Tensor], facts: str = "") -> str:
 
 
 def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tensor]]:
-    file = model_path(path)
-    if not file.is_file():
-        advice = f"give a run's folder, a .safetensors file or a shipped model ({pretrained.listed()})"
-        if str(path) in pretrained.names():
-            advice = f"the folder hides the shipped model {path}; rename it, or work in another folder"
-        raise NotFound(f"there is no model at {file}: {advice}")
-    try:
-        file.open("rb").close()  # what may not be read looks missing to safetensors
-    except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+    file = find(path)
     try:
         with safe_open(file, framework="pt") as opened:
             written = opened.metadata() or {}

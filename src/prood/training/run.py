@@ -12,7 +12,7 @@ from safetensors.torch import save as serialized
 from torch import nn
 
 from prood.atomic import locked, write_bytes, write_text
-from prood.errors import AlreadyThere, Damaged, Mismatch
+from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch
 from prood.models import MODEL_FILE
 from prood.models.files import digest
 from prood.reading import content, json_of, text
@@ -40,6 +40,10 @@ class Run:
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise AlreadyThere(f"{self.folder} is a file: choose another folder for the run")
+        try:
+            str(self.folder).encode()
+        except UnicodeEncodeError:  # safetensors and TensorBoard take no other names
+            raise BadValue(f"the name {self.folder} is no text in UTF-8: choose another folder for the run") from None
         begun = self.recipe.is_file()
         half = at_once and begun and not self.finished and self.settings().get("method") == recipe["method"]
         if begun and not half:

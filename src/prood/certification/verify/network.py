@@ -83,9 +83,7 @@ def read_model(path: Path | str) -> Model:
 def _bytes(path: Path | str) -> bytes:
     if "\0" in str(path):
         raise Undecided("there is no model at a path with a NUL: say where with --model")
-    file = Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)
-    if not Path(path).exists() and str(path) in pretrained.names():
-        file = pretrained.path(str(path))
+    file = pretrained.model_path(path)
     try:
         return content(file, MODEL)
     except ProodError as error:
