@@ -29,10 +29,11 @@ def content(path: Path | str, largest: int = LARGEST) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except ValueError:
         raise NotFound(f"{str(path)!r:.200} is no name that a file can have") from None
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(descriptor)
+        raise Unsupported(f"{path} is a pipe, a device or a folder: give a regular file")
     with open(descriptor, "rb") as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise Unsupported(f"{path} is a pipe, a device or a folder: give a regular file")
         if facts.st_size > largest:
             raise Unsupported(f"{path} has {facts.st_size:,} bytes: at most {largest:,} are read")
         return file.read(max(facts.st_size, 2**16))  # files of the system have no size
