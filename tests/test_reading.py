@@ -30,5 +30,5 @@ def test_json_is_bounded_in_depth() -> None:
     nested = "[" * DEEPEST + "]" * DEEPEST
     assert json_of(nested) == json.loads(nested)
     for text in (f"[{nested}]", "[" * 10**6, '{"a":' * 10**5, "[" * 2000 + "]" * 2000, "{", b"\xff"):
-        with pytest.raises(ValueError, match="nested|Expecting|decode"):
+        with pytest.raises(ValueError, match=r"nested|Expecting|decode"):
             json_of(text)
