@@ -14,8 +14,9 @@ T = TypeVar("T")
 
 
 def _there(model: T) -> T:
-    """Refused before torch is imported, which takes seconds."""
-    find(str(model))
+    """Refused before torch is imported, which takes seconds. A folder may be a run that has no model yet."""
+    if not Path(str(model)).is_dir():
+        find(str(model))
     return model
 
 
