@@ -22,7 +22,13 @@ def test_an_error_is_one_line_whatever_it_quotes(text):
     for kind in KINDS:
         line = str(kind(text))
         assert len(line.splitlines()) <= 1
-        assert line == text or text.splitlines() != [text]  # otherwise the text as it is
+        assert line.isprintable()
+        assert line == text or not text.isprintable() or len(text) > 2000  # otherwise the text as it is
+
+
+def test_an_error_steers_no_terminal():
+    assert str(errors.NotFound("\x1b[2Ka\x07\udcff\n é")) == "\\x1b[2Ka\\x07\\udcff  é"
+    assert len(str(errors.NotFound("a" * 10**8))) < 2100
 
 
 @pytest.mark.parametrize("kind", KINDS)

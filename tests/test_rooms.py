@@ -11,13 +11,15 @@ import pytest
 import prood
 
 SOURCE = Path(prood.__file__).parent
-BASE = {"errors", "atomic", "extras", "processes", "progress", "version"}  # small modules that every room may use
+# small modules that every room may use
+BASE = {"errors", "atomic", "extras", "processes", "progress", "reading", "version"}
 ALLOWED = {
     "errors": set(),
     "extras": set(),
     "atomic": set(),
     "processes": set(),
     "progress": set(),
+    "reading": set(),
     "version": set(),
     "pretrained": set(),
     "bounds": set(),

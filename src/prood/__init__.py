@@ -40,16 +40,18 @@ __all__ = [
 ]
 
 
-def load(path: str) -> Any:
+def load(path: str, *, trust_code: bool = False) -> Any:
     """The model, ready to use, that a run's folder or a .safetensors file holds, or one that comes with Prood.
 
     `load("cifar10")` gives a shipped model, unless a file or folder of that name is there: what is on disk wins.
     `prood.pretrained.names()` lists them, and `.card(name)` says what each was trained on and what it reaches. A joint
     model has its `classes` (names), `shift` and `threshold`: reject an image whose confidence is below that.
+
+    Nothing that a file holds is run, so a TorchScript classifier in a run's folder is refused without `trust_code`.
     """
     from prood.models import load as load_file
 
-    return load_file(path)[0]
+    return load_file(path, trust_code=trust_code)[0]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ class ProodError(Exception):
 
     def __str__(self) -> str:
         """One line, whatever is quoted in it: the message of a library, or the name of a file, may hold line breaks."""
-        return " ".join(super().__str__().splitlines())
+        return printable(" ".join(super().__str__().splitlines()))
 
 
 class BadValue(ProodError):
@@ -77,6 +77,14 @@ class ProodWarning(UserWarning):
 def warn(text: str) -> None:
     """Shown once for each place in the caller's code that leads here."""
     warnings.warn(text, ProodWarning, stacklevel=3)
+
+
+def printable(text: str, longest: int = 2000) -> str:
+    """The text without what would steer a terminal, and without its middle if it is longer: names of files are given
+    by others, too."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def first_line(error: BaseException) -> str:

@@ -1,6 +1,5 @@
 """Guard somebody else's classifier with a discriminator of ours: ProoD-S (Algorithm 2), as a run's folder."""
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from prood.errors import BadValue, Collapsed, Damaged, Mismatch
 from prood.models import Discriminator, ProoD, WrapOptions, load, save
 from prood.models.constancy import constant
 from prood.models.wrapped import Wrapped, open_beside, open_classifier, trial_images
+from prood.reading import json_of
 from prood.training import Run
 from prood.training.joint import join
 
@@ -53,7 +53,7 @@ def wrap(
     side = g.image[1]
     f, g, names = open_beside(classifier, g, options=options)
     chosen = asdict(replace(options or WrapOptions(), classes=None))  # the model's file has the names
-    kept = {key: value for key, value in chosen.items() if value is not None}
+    kept = {key: value for key, value in chosen.items() if value is not None and key != "trust_code"}
     resolved: dict[str, Any] = {
         "method": "wrap",
         "classifier": str(classifier),
@@ -85,7 +85,7 @@ def read_classes(path: Path) -> tuple[str, ...]:
     """Names of classes from a file: a JSON list, or one name a line."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # Windows puts a mark in front
-        names = json.loads(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
+        names = json_of(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
     except (OSError, ValueError) as error:
         raise Damaged(f"cannot read the names of the classes from {path}: {error}") from None
     names = [name for name in names if name != ""]
@@ -99,7 +99,7 @@ def read_classes(path: Path) -> tuple[str, ...]:
 
 def _check_again(folder: Run, classifier: nn.Module, image: Shape) -> None:
     """A package that builds another network than it gave would otherwise be met by whoever deploys it."""
-    again, _ = load(folder.folder)
+    again, _ = load(folder.folder, trust_code=True)  # which was opened already
     again = again.classifier if isinstance(again, ProoD) else again
     images = trial_images(image)
     with torch.no_grad():

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood.bounds import Box, Budget, Method, NegativeLinear, Normalise, convolution, strict, upper_bound
+from prood.bounds.arithmetic import searching
 from prood.bounds.certificate import _bound
 from prood.bounds.convolution import convolve, convolve_transposed, own_functions, plain_sums
-from prood.bounds.tighter.alpha import searching
 
 CPU = torch.device("cpu")
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -145,7 +145,7 @@ def test_tensors_elsewhere_are_left_alone(replaced: list[str]) -> None:
 
 def test_a_search_on_a_gpu_uses_torch_s_own(on_the_cpu: None, replaced: list[str]) -> None:
     layer, x = nn.Conv2d(1, 1, 3), torch.rand(1, 1, 5, 5)
-    with strict(CPU), torch.backends.cudnn.flags(enabled=False):
+    with strict(torch.device("cuda")), strict(CPU):
         with searching(torch.device("cuda")):
             assert torch.backends.cudnn.enabled
             layer(x)

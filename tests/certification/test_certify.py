@@ -359,6 +359,26 @@ def test_a_forged_certificate_is_not_taken_over(runs: Path, tmp_path: Path) -> N
             certify_images(runs / "prood", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
 
 
+def test_what_a_file_claims_is_not_shown_as_proven(runs: Path, tmp_path: Path) -> None:
+    """Bound, confidence and digest rewritten, above what the model says of the image itself: no fact contradicts it."""
+    out = tmp_path / "c.jsonl"
+    options = {"limit": 2, "device": CPU, "out": out, "threshold": 0.9999}
+    honest = certify_images(runs / "prood", ["faces:test"], [0.05], **options)
+    what = subject(runs / "prood")
+    lines = read(out)[0]
+    value = what.discriminator(load("faces:test").floats([0])).item()
+    lower = float(np.float32((value + lines[0].bound) / 2))
+    assert value < lower < lines[0].bound
+    forged = replace(lines[0], bound=lower, confidence=stated(what, lower))
+    out.write_text(f"{forged.to_json()}\n{lines[1].to_json()}\n")
+    shown = certify_images(runs / "prood", ["faces:test"], [0.05], **options)
+    assert [row.bounds for row in shown] == [row.bounds for row in honest]
+    assert forged.confidence < shown[0].bounds[0]
+    higher = replace(lines[0], bound=lines[0].bound + 1, confidence=stated(what, lines[0].bound + 1))
+    out.write_text(f"{higher.to_json()}\n")  # true, and more than needed
+    assert certify_images(runs / "prood", ["faces:test"], [0.05], **options)[0].bounds == [higher.confidence]
+
+
 def test_a_key_that_stands_there_twice_is_refused(runs: Path, tmp_path: Path) -> None:
     """One reader would take the first bound, and another the last."""
     out = tmp_path / "c.jsonl"

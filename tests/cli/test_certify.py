@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from prood.cli import app
-from prood.errors import ProodError, Refuted
+from prood.errors import ProodError
 from prood.models import ProoD, discriminator, save, small
 
 
@@ -95,8 +95,7 @@ def test_the_smallest_change_of_a_number_is_refuted(run: Path, tmp_path: Path, k
     values = json.loads(out.read_text())
     values[key] = math.nextafter(values[key], math.inf)  # still true, but not what was written
     out.write_text(json.dumps(values) + "\n")
-    with pytest.raises(Refuted):
-        CliRunner().invoke(app, ["verify", str(out)], catch_exceptions=False)
+    assert CliRunner().invoke(app, ["verify", str(out)], catch_exceptions=False).exit_code == 1
 
 
 @pytest.fixture

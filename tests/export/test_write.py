@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from prood.export import check, export, write
 from prood.export.write import classifier_model
 from prood.models import ProoD, open_classifier
 from prood.models.classifiers import compact
+from prood.models.wrapped import trusting_code
 
 from .conftest import digits_model
 
@@ -68,6 +70,12 @@ def test_wrapped_classifiers(kind: str, said: str | None, tmp_path: Path) -> Non
             export(joint, tmp_path / "joint.onnx")
         assert "\n" not in str(caught.value)
         assert not (tmp_path / "joint.onnx").exists()
+
+
+@pytest.fixture(autouse=True)
+def trusted() -> Iterator[None]:
+    with trusting_code():
+        yield
 
 
 def program(kind: str, folder: Path) -> Path:

@@ -6,6 +6,7 @@ A few hundred evaluations run here; PROOD_EVALUATIONS=1000000 runs more. With -s
 import copy
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,25 @@ def test_no_evaluation_exceeds_the_bound(deployed: tuple[str, Discriminator, Ten
         f"{value:.2g} (ε = {eps:.2g})" for value, eps in zip(smallest.tolist(), EPS.tolist(), strict=True)
     )
     print(f"{name}: {done} evaluations; the smallest margins are {shown}")
+
+
+@pytest.mark.slow
+def test_no_evaluation_exceeds_the_bound_beside_other_threads() -> None:
+    """Without oneDNN torch takes NNPACK, which transforms: where one thread leaves, the others must go on without."""
+    g, images = random()
+    torch.backends.mkldnn.enabled = False
+    torch.backends.nnpack.set_flags(True)
+    torch.set_float32_matmul_precision("medium")
+    torch.manual_seed(0)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            margins = list(pool.map(lambda _: smallest_margin(g, images[:IMAGES], EPS, 120), range(4)))
+        assert torch.backends.nnpack.set_flags(True)[0]
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.backends.mkldnn.enabled = True
+        torch.set_float32_matmul_precision("highest")
+    assert (torch.stack(margins) >= 0).all()
 
 
 @pytest.mark.slow

@@ -352,3 +352,32 @@ def test_the_in_distribution_is_a_field_and_older_files_state_it_first(tmp_path)
     (tmp_path / "old.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + length :])
     assert read_metadata(tmp_path / "old.safetensors").inside == "digits:train"
     assert read_metadata("cifar10").inside == "cifar10:train"
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.9, 0.999])
+def test_a_bit_that_a_disk_has_flipped_is_noticed(tmp_path: Path, place: float) -> None:
+    """In a weight as well as in a fact: the model would be another one, and nobody would know."""
+    torch.manual_seed(0)
+    save(build(SMALL), tmp_path / "model.safetensors", threshold=0.5, eps=0.1)
+    load(tmp_path)
+    data = bytearray((tmp_path / "model.safetensors").read_bytes())
+    start = int.from_bytes(data[:8], "little") + 8
+    data[start + int(place * (len(data) - start))] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(data)
+    with pytest.raises(Damaged, match="checksum"):
+        load(tmp_path)
+    save(build(SMALL), tmp_path / "model.safetensors", threshold=0.5, eps=0.1)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes().replace(b'threshold\\": 0.5', b'threshold\\": 0.7'))
+    with pytest.raises(Damaged, match="checksum"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, value: float) -> None:
+    model = build(SMALL)
+    with torch.no_grad():
+        model[-1].bias[0] = value
+    save(model, tmp_path / "model.safetensors")
+    with pytest.raises(Damaged, match="NaN or infinite"):
+        load(tmp_path)

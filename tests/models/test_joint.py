@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prood.bounds import Box, NegativeLinear, Normalise
-from prood.errors import BadValue, Unsupported
-from prood.models import Discriminator, ProoD, fuse
+from prood.errors import BadValue, Diverged, Unsupported
+from prood.models import Discriminator, ProoD, discriminator, fuse, small
 from prood.models.confidence import confidence_of
 from prood.models.joint import confidence_logit
 
@@ -379,3 +379,14 @@ def test_no_images() -> None:
     model, x = joint(), images(0)
     assert model(x).shape == (0, 4)
     assert model.confidence(x).shape == model.upper_bound(x, 0.1, arithmetic="plain").shape == (0,)
+
+
+def test_a_model_that_overflows_says_so() -> None:
+    """NaN is no confidence, and comparisons with it accept or reject whatever they are asked."""
+    torch.manual_seed(0)
+    model = ProoD(small(3, width=2), discriminator("digits-XS", image=(1, 6, 6)), 1.0).eval()
+    with torch.no_grad():
+        for parameter in model.classifier.parameters():
+            parameter.fill_(3e38)
+    with torch.no_grad(), pytest.raises(Diverged, match="NaN"):
+        model.confidence(torch.rand(2, 1, 6, 6))

@@ -3,6 +3,7 @@
 import copy
 import shutil
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from prood.attacks import PGD, Square
 from prood.errors import BadValue, Damaged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.models import ProoD, WrapOptions, discriminator, fingerprint, load, open_classifier, save, score_of, small
-from prood.models.wrapped import Preprocessing, trial_images
+from prood.models.wrapped import Preprocessing, trial_images, trusting_code
 from prood.models.wrapped.opening import facts_of
 from prood.models.wrapped.programs import Source
 
@@ -62,6 +63,12 @@ def export(network: nn.Module, kind: str, folder: Path) -> Path:
             path = folder / "run"
             save(network, path / "model.safetensors")
     return path
+
+
+@pytest.fixture(autouse=True)
+def trusted() -> Iterator[None]:
+    with trusting_code():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -193,3 +193,20 @@ def test_kinds_of_archives():
     assert archive_kind(packed({"a/b": b""})) is None
     assert archive_kind(packed({"a/data.pkl": b""})) == "weights"
     assert archive_kind(packed({"a/data.pkl": b"", "a/constants.pkl": b""})) == "torchscript"
+
+
+def test_an_archive_that_unpacks_to_far_more_is_refused_before_it_is_read(good, monkeypatch):
+    content = io.BytesIO(good)
+    with zipfile.ZipFile(content, "a", zipfile.ZIP_DEFLATED) as archive:
+        root = archive.namelist()[0].partition("/")[0]
+        archive.writestr(f"{root}/data/weights/weight_9", bytes(600 * 2**20))
+    assert len(content.getvalue()) < 2**20
+    monkeypatch.setattr(zipfile.ZipFile, "read", pytest.fail)
+    with pytest.raises(Damaged, match=r"would unpack to 60[0-9] MiB"):
+        checked_export(content.getvalue())
+
+
+def test_a_description_that_is_nested_deeply_is_damaged(good):
+    files = {name: b"[" * 10**5 if name.endswith(MODEL) else content for name, content in members(good).items()}
+    with pytest.raises(Damaged):
+        checked_export(packed(files))

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from prood.errors import AlreadyThere, Busy, Damaged, Mismatch, ProodError
+from prood.errors import AlreadyThere, BadValue, Busy, Damaged, Mismatch, ProodError
 from prood.training import Run, TrainOptions
 
 
@@ -158,6 +158,39 @@ def test_a_line_that_a_kill_cut_short_does_not_count(tmp_path: Path, cut: int) -
 
 
 # Checkpoints
+
+
+@pytest.mark.parametrize("damage", [b"{", b"\xff\xfe", b"[" * 10**5, b"null", b'{"loss": 1}', b'{"step": "x"}'])
+def test_a_damaged_line_of_metrics_stops_nothing(tmp_path: Path, damage: bytes) -> None:
+    run = Run(tmp_path)
+    run.log({"step": 1})
+    with run.metrics.open("ab") as file:
+        file.write(damage + b"\n")
+    assert run.last_metrics() == {"step": 1}
+    run.log({"step": 2})
+    run.log({"step": 3})
+    run.forget_after(2)
+    assert [json.loads(line) for line in run.metrics.read_text().splitlines()] == [{"step": 1}, {"step": 2}]
+
+
+def test_a_bit_of_a_checkpoint_that_was_flipped_is_noticed(tmp_path: Path) -> None:
+    """Training would go on silently, and end with other weights."""
+    run = Run(tmp_path)
+    model, optimizer = trained()
+    run.save_checkpoint(model, optimizer, 3)
+    content = bytearray(run.checkpoint.read_bytes())
+    start = int.from_bytes(content[:8], "little") + 8
+    for place in range(start, len(content), (len(content) - start) // 5):
+        run.checkpoint.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(Damaged, match="checksum"):
+            run.load_checkpoint(*trained())
+    run.checkpoint.write_bytes(content)
+    assert run.load_checkpoint(*trained()) == 3
+
+
+def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="no text in UTF-8"):
+        Run(tmp_path / os.fsdecode(b"bad\xff")).open({"a": 1}, resume=False)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])

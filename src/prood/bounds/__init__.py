@@ -4,13 +4,14 @@ Knows nothing of out-of-distribution detection: boxes in, bounds out.
 """
 
 from prood.bounds import activations, affine, certificate, channelwise, composite, registry  # noqa: F401 – the rules register themselves
+from prood.bounds.arithmetic import strict
 from prood.bounds.box import Box, Norm
 from prood.bounds.certificate import Method, concretise, upper_bound
 from prood.bounds.layers import BlockedLinear, NegativeLinear, Normalise, Residual
 from prood.bounds.options import Budget, Options
 from prood.bounds.radius import bound_curve, certified_radius
 from prood.bounds.registry import Affine, Monotone, Plane, Rule, UnsupportedLayer, interval, register, relax
-from prood.bounds.rounding import EXACT, NotCovered, Sums, strict
+from prood.bounds.rounding import EXACT, NotCovered, Sums
 
 __all__ = [
     "EXACT",

@@ -7,12 +7,12 @@ from typing import TypeVar, Unpack, get_args
 import torch
 from torch import Tensor, nn
 
+from prood.bounds.arithmetic import check_deployed, strict
 from prood.bounds.box import Ball, Box, Clip, Norm
 from prood.bounds.concrete import concretise, finish, maximum, scalar
 from prood.bounds.memory import parts
 from prood.bounds.options import Arithmetic, Budget, FullOptions, Method, Options
 from prood.bounds.registry import NoLinearRule, Slopes, interval, relax
-from prood.bounds.rounding import check_deployed, strict
 from prood.bounds.tighter.pipeline import in_ball, tighten
 from prood.errors import BadValue, UnknownName
 

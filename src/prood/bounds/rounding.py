@@ -8,19 +8,14 @@ is a sum of n products that are not exactly zero, and a bias, then returns its e
 
 where P and N are the sums of the positive and of the negative terms: each of the n additions rounds a partial sum, and
 in whatever order, partial sums lie in [−N, P]. What is not covered (TF32, half precision, Winograd and Fourier
-transforms) `strict` switches off.
+transforms) `prood.bounds.arithmetic` switches off or refuses.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized
+from torch import Tensor
 
-from prood.bounds.convolution import plain_sums
 from prood.errors import Unsupported
 
 UNIT = 2.0**-24
@@ -164,68 +159,3 @@ def positive_sum(values: Tensor) -> Tensor:
     """At least the sum of each row's values, which are not negative, in float64; shape (B,)."""
     rows = values.flatten(1)
     return rows.sum(1, dtype=torch.float64) * (1 + (rows.shape[1] + 64) * 2.0**-52)
-
-
-@contextmanager
-def strict(device: torch.device, *, transforms: bool = False) -> Iterator[None]:
-    """Arithmetic that certificates cover: no autocast, no TF32, and on a GPU no cuDNN, which may transform.
-
-    What certifies runs in it by itself. Run the deployed network in it, too, where the settings are not your own. On a
-    GPU convolutions become products of matrices (`convolution`). With `transforms`, cuDNN stays on instead: full
-    float32, but not covered.
-    """
-    backends = torch.backends
-    cudnn = backends.cudnn.enabled
-    # Two interfaces set the precision of products. The newer one (torch 2.9) makes the older one unreadable where they
-    # disagree; then it is not the older one that was used, and there is nothing of it to restore.
-    knobs: list[Any] = [getattr(backends.cuda, "matmul", None), getattr(backends.cudnn, "conv", None)]
-    knobs += [getattr(backends.mkldnn, kind, None) for kind in ("matmul", "conv")]
-    before = [getattr(knob, "fp32_precision", None) for knob in knobs]
-    precision, tf32 = _readable(torch.get_float32_matmul_precision), _readable(lambda: backends.cudnn.allow_tf32)
-    nnpack = backends.nnpack.set_flags(False)[0]  # type: ignore[no-untyped-call]  # transforms where oneDNN is off
-    try:
-        if device.type == "cuda":
-            backends.cudnn.enabled = cudnn and transforms
-        older = precision and "highest", None if tf32 is None else False
-        _set_precisions(*older, knobs, [value and "ieee" for value in before])
-        sums = nullcontext() if transforms else plain_sums(device)
-        with torch.autocast(device.type, enabled=False), sums:
-            yield
-    finally:
-        _set_precisions(precision, tf32, knobs, before)
-        backends.nnpack.set_flags(nnpack)  # type: ignore[no-untyped-call]
-        backends.cudnn.enabled = cudnn
-
-
-def _readable(setting: Callable[[], Any]) -> Any:
-    try:
-        return setting()
-    except RuntimeError:
-        return None
-
-
-def _set_precisions(products: str | None, tf32: bool | None, knobs: list[Any], values: list[str | None]) -> None:
-    """By the older interface where that was used, and then by the newer one where there is one; None: not at all."""
-    if products is not None:
-        torch.set_float32_matmul_precision(products)
-    if tf32 is not None:
-        torch.backends.cudnn.allow_tf32 = tf32
-    for knob, value in zip(knobs, values, strict=True):
-        if value is not None:
-            knob.fp32_precision = value
-
-
-def check_deployed(network: nn.Module, images: Tensor) -> None:
-    """Refuse what the model does not cover: other precisions than float32, and bounds that drop subnormal numbers."""
-    if not (images.new_full((), 2.0**-140, dtype=torch.float32) * 1).item():
-        # The network may flush them; the bounds must not, for they count on 0 being 0.
-        raise NotCovered("certificates need subnormal numbers: call torch.set_flush_denormal(False) to compute them")
-    computed = [type(layer).__name__ for layer in network.modules() if is_parametrized(layer)]
-    if computed:  # in float64 they would be computed anew, with other rounding
-        fix = "use torch.nn.utils.parametrize.remove_parametrizations, or arithmetic='plain'"
-        raise NotCovered(f"certificates do not cover the parametrised weights of {computed[0]}: {fix}")
-    weights = (tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point())
-    wrong = {str(tensor.dtype) for tensor in (*weights, images)} - {"torch.float32"}
-    if wrong:
-        kinds = ", ".join(sorted(wrong))
-        raise NotCovered(f"certificates cover float32, not {kinds}: convert with .float(), or use arithmetic='plain'")

@@ -20,7 +20,7 @@ from prood.bounds import Method, Norm
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256, read
 from prood.detector import Detector
 from prood.detector.named import Inputs
-from prood.errors import BadValue, Damaged
+from prood.errors import BadValue, Damaged, Refuted
 from prood.models import model_path, read_metadata
 
 Key = tuple[ImageReference, str, float, str, str]
@@ -50,13 +50,16 @@ def own_radius(path: Path | str) -> float:
 
 
 def certify(
-    detector: Detector, path: Path | str, images: Inputs, request: Request, out: Path | None = None
+    detector: Detector, path: Path | str, images: Inputs, request: Request, out: Path | None = None, *, again: int = 0
 ) -> list[Certificate]:
     """Certify each image at each radius, and return the certificates radius by radius; `path` is where the model is.
 
     With a file `out`, each process makes its share of what is not there yet, and the file holds them all in the end;
     what it held before stays, and so does what another call writes there meanwhile. The method "auto" stops where
     the verdict at the detector's threshold is known.
+
+    A line in a file is a claim: anyone can write one. For the first `again` images, what was there before is computed
+    again, and where the claim is lower than what is found, what is returned is what was found.
     """
     if request.method == "auto" and out is not None:
         raise BadValue("bounds by auto are for one threshold: choose alpha-crown, crown or bab for a file of them")
@@ -86,6 +89,12 @@ def certify(
     for radius in request.eps:  # what has no bound is not in the file, but an answer
         left = [place for place, key in zip(places, work.keys(places, radius), strict=True) if key not in there]
         there |= {_key(one): one for one in work.made(left, radius, there)}
+    for radius in request.eps:
+        keys = dict(zip(places[:again], work.keys(places[:again], radius), strict=True))
+        claimed = [place for place, key in keys.items() if key not in work.own]
+        work.compare(claimed, {place: there[keys[place]] for place in claimed}, out)
+        for one in work.made(claimed, radius, {}):
+            there[_key(one)] = max(there[_key(one)], one, key=lambda either: either.bound)
     return [there[key] for radius in request.eps for key in work.keys(places, radius)]
 
 
@@ -96,6 +105,7 @@ class _Work:
     images: Inputs
     request: Request
     seen: dict[int, ImageReference] = field(default_factory=dict)  # by place: the images that were read
+    own: set[Key] = field(default_factory=set)  # what was computed here
 
     def keys(self, places: Sequence[int], eps: float) -> list[Key]:
         """By the images' pixels: under one name there may be certificates of what the picture was before."""
@@ -126,7 +136,19 @@ class _Work:
             for number, bound in zip(missing, found, strict=True):
                 said, image = stated(detector, bound), keys[number][0]
                 facts = bound, detector.shift, detector.rule.classes, said, seconds
+                self.own.add(keys[number])
                 yield Certificate(image, self.reference, norm, eps, method, *facts)
+
+    @torch.no_grad()
+    def compare(self, places: Sequence[int], claims: Mapping[int, Certificate], out: Path) -> None:
+        """Refuse a file with a bound that the image itself exceeds; the verifier refutes it, too."""
+        for start in range(0, len(places), self.request.batch):
+            group = places[start : start + self.request.batch]
+            values = self.detector.discriminator.covered(self._read(group).to(self.detector.device)).tolist()
+            for place, value in zip(group, values, strict=True):
+                if value > claims[place].bound:
+                    name = self.images.name(place)
+                    raise Refuted(f"a certificate of {name} in {out} is below what the model says of it: remove it")
 
     def contradicts(self, one: Certificate) -> bool:
         """Whether it says what does not follow from its bound. About another model, only that one's file can tell."""

@@ -6,6 +6,8 @@ in float32 and in any order of summation, is at most `bound`. The hashes say whi
 
 import hashlib
 import json
+import os
+import re
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -16,10 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prood.errors import Damaged, NoAccess, Unsupported
+from prood.reading import content, json_of
 from prood.version import __version__
 
 FORMAT = 1
 NORMS = ("linf", "l2", "l1")
+METHODS = ("best", "ibp", "crown-ibp", "alpha-crown", "crown", "bab", "auto")
+LONGEST, LARGEST = 2**16, 2**32
+"""Bytes of a line, and of a file of them."""
+
+_VERSION = re.compile(r"\d+(\.\d+){1,3}[a-z0-9.+-]{0,30}")
 _KINDS = {str: "a text", int: "a number that counts", float: "a finite number"}
 
 
@@ -77,7 +85,7 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """A ValueError says what is wrong with the text."""
-        values = json.loads(text, object_pairs_hook=_once)
+        values = json_of(text, object_pairs_hook=_once)
         if not isinstance(values, dict):
             raise ValueError("it is no JSON object")
         if _checked("format", values.get("format"), int) > FORMAT:
@@ -85,14 +93,25 @@ class Certificate:
         certificate: Self = _checked("text", values, cls)
         if not certificate.digest:
             raise ValueError("it has no digest")
-        more = [name for name in values if name not in asdict(certificate)]
-        if more:
-            raise ValueError(f"it states {more[0]!r:.40}, which no certificate does")
-        if certificate.norm not in NORMS:
-            raise ValueError(f"its norm is {certificate.norm!r}, not one of {', '.join(NORMS)}")
-        if certificate.eps < 0:
-            raise ValueError("its eps is negative")
+        certificate._check(values)
         return certificate
+
+    def _check(self, values: dict[str, Any]) -> None:
+        """What the verifier does not look at is at least what Prood may have written: a remark, not a message."""
+        known = asdict(self)
+        for names, given in ((known, values), *((known[key], values[key]) for key in ("input", "model"))):
+            if more := [name for name in given if name not in names]:
+                raise ValueError(f"it states {more[0]!r:.40}, which no certificate does")
+        for name, words in (("norm", NORMS), ("method", METHODS)):
+            if known[name] not in words:
+                raise ValueError(f"its {name} is {known[name]!r:.40}, not one of {', '.join(words)}")
+        for name in ("eps", "seconds"):
+            if known[name] < 0:
+                raise ValueError(f"its {name} is negative")
+        if self.confidence is not None and not 0 <= self.confidence <= 1:
+            raise ValueError(f"its confidence is {self.confidence}, not between 0 and 1")
+        if not _VERSION.fullmatch(self.version):
+            raise ValueError(f"its version is {self.version!r:.40}, not one like {__version__}")
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
@@ -103,9 +122,19 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         return kind(**{one.name: _checked(one.name, value.get(one.name), one.type) for one in fields(kind)})
     if kind is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:  # false for NaN
         return float(value)
+    if kind is str and type(value) is str and not _is_name(value):
+        raise ValueError(f"its {name} is {value!r:.40}, which is no text of at most 4,096 letters")
     if (kind is str and type(value) is str) or (kind is int and type(value) is int and 0 <= value < 2**53):
         return value
     raise ValueError(f"its {name} is {value!r:.40}, not {_KINDS.get(kind, 'an object')}")
+
+
+def _is_name(text: str) -> bool:
+    """Whether it may be the name of a file. Bytes that are no text are surrogates in it, and others never are."""
+    try:
+        return len(text) <= 4096 and "\0" not in text and isinstance(os.fsencode(text), bytes)
+    except UnicodeEncodeError:
+        return False
 
 
 def append(path: Path | str, certificate: Certificate) -> None:
@@ -130,7 +159,7 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
     """All certificates of a file, and a note if its last line was cut off and is left out (else "")."""
     path = Path(path)
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = content(path, LARGEST).split(b"\n")
     except OSError as error:
         raise NoAccess(f"cannot read {path}: {error.strerror}") from None
     note = ""
@@ -142,6 +171,8 @@ def read(path: Path | str) -> tuple[list[Certificate], str]:
         if not line.strip():
             continue
         try:
+            if len(line) > LONGEST:
+                raise ValueError(f"it has {len(line):,} bytes, and {LONGEST:,} are read at most")
             found.append(Certificate.from_json(line.decode()))
         except ValueError as error:
             raise Damaged(f"line {number} of {path} is no certificate: {error}") from None
@@ -172,7 +203,7 @@ def file_sha256(path: Path | str) -> str:
 
 def _is_json(line: bytes) -> bool:
     try:
-        json.loads(line)
+        json_of(line)
     except ValueError:
         return False
     return True

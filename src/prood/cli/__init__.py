@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from contextvars import copy_context
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
@@ -80,7 +81,8 @@ def main() -> None:
         _refuse(f"{empty} is an empty text: give a value; a variable that is not set leaves none")
     warnings.showwarning = _show
     try:
-        sys.exit(app(standalone_mode=False))
+        # In a context of its own: what is trusted for a command is trusted for no other.
+        sys.exit(copy_context().run(app, standalone_mode=False))
     except ProodError as error:
         _refuse(str(error))
     except OSError as error:  # a closed pipe is not among them: Typer ends on it without a word

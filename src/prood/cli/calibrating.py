@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.table import Table
 from typer import Argument, Option
 
-from prood.cli.options import Device, JointModel, console, separated
+from prood.cli.options import Device, JointModel, TrustCode, console, separated
 from prood.errors import BadValue
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def calibrate(
     limit: Annotated[int, Option(help="Images of each set outside.", min=1)] = 1000,
     out: Annotated[Path | None, Option(help="Folder for the calibrated model. Default: the model's own.")] = None,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Set the threshold from your own images, and how much of the rejections must be provable.
 

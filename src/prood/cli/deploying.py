@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Device, Discriminator, JointModel
+from prood.cli.options import Device, Discriminator, JointModel, TrustCode
 from prood.errors import BadValue
 
 
@@ -54,13 +54,14 @@ def wrap(
     tpr: Annotated[float | None, Option(hidden=True, help="The former name of --accept.")] = None,
     confidence: Annotated[float | None, Option(hidden=True, help="The former name of --level.")] = None,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Guard any classifier, with its own preprocessing, by a discriminator: the result is used like every run.
 
     The guarded model takes the classifier's images and resizes, cuts and normalises them as that wants. A discriminator
     for smaller images gets averages of squares of pixels. ε and certificates are about the images as they come. A
     classifier that is a file is copied into the folder, and checked by its hash when it is loaded. TorchScript files
-    are programs: wrap only those that you trust. See docs/wrap.md.
+    are programs: they need --trust-code, wherever the run is used. See docs/wrap.md.
     """
     from prood import wrapping
     from prood.models import WrapOptions
@@ -147,6 +148,7 @@ def serve(
     drain_s: Annotated[float, Option(help="Seconds to finish what was accepted.", min=1)] = 30.0,
     threads: Annotated[int | None, Option(help="Processor cores for the model; else all.", min=1)] = None,
     device: Device = None,
+    trust_code: TrustCode = False,
     access_log: Annotated[bool, Option(help="A line for every request.")] = False,
 ) -> None:
     """Serve a detector over HTTP, with a page to try it: predict, certify, attack.
@@ -209,6 +211,7 @@ def export(
     file: Annotated[Path, Argument(metavar="FILE.onnx", help="Where to write.")],
     opset: Annotated[int, Option(help="Version of the operator set, 18 to 21.")] = 20,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace a file of that name.")] = False,
+    trust_code: TrustCode = False,
 ) -> None:
     """Write a joint model and its certified bound as one ONNX file.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from prood.cli.options import MODEL, Device, Method, Modules, RecipeName, console, separated
+from prood.cli.options import MODEL, Device, Method, Modules, RecipeName, TrustCode, console, separated
 
 
 def evaluate(
@@ -54,6 +54,7 @@ def evaluate(
         bool, Option("--compile", help="Compile the passes of attacks, half a minute at first (for GPUs).")
     ] = False,
     device: Device = None,
+    trust_code: TrustCode = False,
     module: Modules = None,
 ) -> None:
     """Score, certify and attack: AUC, GAUC, AAUC, false positives and what is provably rejected, into results.json.
@@ -100,6 +101,7 @@ def compare(
     seed: Annotated[int | None, Option(help="Another seed of training than the recipe's.")] = None,
     module: Modules = None,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Train and evaluate all methods on the same data, and say which properties each has, by measurement.
 
@@ -142,6 +144,7 @@ def asymptotics(
     json: Annotated[Path | None, Option(metavar="FILE.json", help="Write what was found there.")] = None,
     seed: Annotated[int, Option(help="Of directions, trajectories and the search.", min=0)] = 0,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Far away from all data: does the confidence fall to 1/K, as Theorem 1 of the paper says?
 

@@ -1,19 +1,35 @@
 """What several commands share: options that are declared once, and where they print."""
 
 import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from rich.console import Console
 from typer import Argument, Option
 
-from prood.pretrained import listed
+from prood.pretrained import find, listed
+
+T = TypeVar("T")
+
+
+def _there(model: T) -> T:
+    """Refused before torch is imported, which takes seconds. A folder may be a run that has no model yet."""
+    if not Path(str(model)).is_dir():
+        find(str(model))
+    return model
+
 
 AnyDetector = Annotated[
-    str, Option("--model", help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
+    str,
+    Option(
+        "--model",
+        callback=_there,
+        help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).",
+    ),
 ]
 Device = Annotated[str | None, Option(help="Device, e.g. `cuda:1`. Default: a GPU if there is one.")]
-Discriminator = Annotated[Path, Option(help="Run or file of a trained discriminator.")]
+Discriminator = Annotated[Path, Option(callback=_there, help="Run or file of a trained discriminator.")]
 FirstImages = Annotated[
     int | None, Option("--limit", help="Images of each set or folder, the first ones. Default: all.", min=1)
 ]
@@ -21,12 +37,16 @@ ImageNames = Annotated[
     list[str],
     Argument(metavar="IMAGE…", help="Pictures, folders of them, or image sets by name: digits:test, folder:PATH …"),
 ]
-JointModel = Annotated[str, Argument(help=f"Run or file of a joint model, or a shipped one ({listed()}).")]
+JointModel = Annotated[
+    str, Argument(callback=_there, help=f"Run or file of a joint model, or a shipped one ({listed()}).")
+]
 Method = Annotated[
     str | None,
     Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."),
 ]
-MODEL = Argument(help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()}).")
+MODEL = Argument(
+    callback=_there, help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()})."
+)
 Modules = Annotated[
     list[str] | None,
     Option(
@@ -41,6 +61,24 @@ Prior = Annotated[
 ]
 RecipeName = Annotated[str, Option("--recipe", help="A recipe that comes with Prood, or a .toml file.")]
 Resume = Annotated[bool, Option("--resume", help="Continue the run in this folder, if there is one.")]
+
+
+TrustCode = Annotated[
+    bool,
+    Option(
+        "--trust-code",
+        callback=lambda value: _trust(value),
+        help="Run TorchScript that comes with the model: a program with files in its reach. Default: refuse it.",
+    ),
+]
+
+
+def _trust(value: bool) -> None:
+    """For this command. Torch is imported where somebody trusts, not where somebody only asks for help."""
+    if value or "prood.models" in sys.modules:
+        from prood.models.wrapped import trust
+
+        trust(value)
 
 
 def console() -> Console:

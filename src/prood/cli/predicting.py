@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer import Option
 
-from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, console
+from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, TrustCode, console
 from prood.errors import BadValue, Damaged
 
 
@@ -27,6 +27,7 @@ def predict(
     limit: FirstImages = None,
     batch: Annotated[int, Option(help="Images at a time.", min=1)] = 64,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Label images, and say which of them are rejected.
 

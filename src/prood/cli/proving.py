@@ -6,11 +6,12 @@ from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
-from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, console
-from prood.errors import Damaged, NotFound, ProodError, Refuted
+from prood.cli.options import AnyDetector, Device, FirstImages, ImageNames, TrustCode, console
+from prood.errors import NotFound, printable
 
+REFUTED, NOT_DECIDED = 1, 3  # exit codes; 2 is wrong use
 _COLOURS = {"confirmed": "green", "refuted": "red", "not decided": "yellow"}
 
 
@@ -35,6 +36,7 @@ def certify(
     limit: FirstImages = None,
     batch: Annotated[int, Option(help="Images at a time.", min=1)] = 64,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Prove bounds: no image within the radius has a confidence above the number printed.
 
@@ -75,7 +77,7 @@ def verify(
         str | None, Option(help="Where the images are now, a folder for pictures; their hashes decide all the same.")
     ] = None,
     limit: Annotated[int | None, Option(help="Verify the first N certificates only.", min=1)] = None,
-    strict: Annotated[bool, Option("--strict", help="What is not decided is an error, too.")] = False,
+    strict: Annotated[bool, Option("--strict", hidden=True)] = False,  # nothing is left for it to say
     as_json: Annotated[bool, Option("--json", help="For programs: a line of JSON per certificate.")] = False,
 ) -> None:
     """Check certificates on an independent path, with rigorous arithmetic.
@@ -88,48 +90,52 @@ def verify(
 
     not decided: neither; our bound is looser, or there is no rule for the model.
 
-    The exit code is 0 if none is refuted and 2 if one is; with --strict it is 2 unless all are confirmed.
+    The exit code is 0 if all are confirmed; 1 if one or more are refuted; 3 if none is refuted and one or more are not
+    decided, also because a model or an image that a certificate names is missing; 2 for wrong use.
+
+    The names of the method and of the version, and the seconds, are remarks: nothing that is proven depends on them.
     """
-    from prood import certification, data, models
+    from prood import certification, pretrained
+
+    if model is not None and not (file := pretrained.model_path(model)).is_file():  # a mistake, not an open question
+        raise NotFound(f"there is no model at {file}: say with --model where it is now")
+    found, note = certification.read(certificates)
+    if not found:
+        raise NotFound(f"{certificates} holds no certificate")
+
+    from prood import data  # with torch, which takes seconds
     from prood.certification.verify import Verifier
 
-    if model is not None and not (file := models.model_path(model)).is_file():  # a mistake, not an open question
-        raise NotFound(f"there is no model at {file}: say with --model where it is now")
     if input is not None and not Path(input).exists():
         data.find(input)  # refuses what is no image set either
-    found, note = certification.read(certificates)
     aside, shown = Console(stderr=True, highlight=False, soft_wrap=True), Console(highlight=False, soft_wrap=True)
     if note:
         aside.print(f"note: {note}", markup=False)
-    if not found:
-        raise NotFound(f"{certificates} holds no certificate")
     verifier = Verifier(model=model, input=input)
     counts = dict.fromkeys(_COLOURS, 0)
     for number, certificate in enumerate(found[:limit], 1):
         verdict = verifier.verify(certificate)
         counts[verdict.outcome] += 1
         row = certificate.input.row
-        name = certificate.input.name if row is None else f"{certificate.input.name}[{row}]"
+        name = printable(certificate.input.name if row is None else f"{certificate.input.name}[{row}]", 200)
         if as_json:
             line = {"number": number, "input": name, "stated": certificate.bound, **verdict.to_dict()}
             print(json.dumps(line), flush=True)
             continue
         proven = "" if verdict.bound is None else f", proven {verdict.bound:.6g}"
         seen = "" if verdict.value is None else f", seen {verdict.value:.6g}"
+        reason = escape(printable(verdict.reason))
         shown.print(
             f"[{_COLOURS[verdict.outcome]}]{verdict.outcome:<11}[/] {escape(name)} "
             f"{certificate.norm} eps {certificate.eps:g}: "
-            f"stated {certificate.bound:.6g}{proven}{seen}; {escape(verdict.reason)} [dim]({verdict.seconds:.2f} s)[/]"
+            f"stated {certificate.bound:.6g}{proven}{seen}; {reason} [dim]({verdict.seconds:.2f} s)[/]"
         )
     if not as_json:
         shown.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     every = sum(counts.values())
     if counts["refuted"]:
-        raise Refuted(f"{counts['refuted']} of {every} certificates are refuted")
-    if note and strict:
-        raise Damaged(f"{certificates} is not whole: {note}")
+        aside.print(f"[red]error:[/] {counts['refuted']} of {every} certificates are refuted")
+        raise Exit(REFUTED)
     if counts["not decided"]:
-        text = f"{counts['not decided']} of {every} certificates are not decided"
-        if strict:
-            raise ProodError(text)
-        aside.print(f"note: {text}: they may be true")
+        aside.print(f"note: {counts['not decided']} of {every} certificates are not decided: they may be true")
+        raise Exit(NOT_DECIDED)

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, console
+from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, TrustCode, console
 from prood.errors import BadValue
 
 
@@ -142,6 +142,7 @@ def combine(
     provable: Provable = None,
     outside: Outside = None,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """ProoD-S: guard a classifier that is already trained with a discriminator, without further training.
 

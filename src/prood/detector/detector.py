@@ -265,9 +265,12 @@ class Detector:
         files.save_calibration(self, place)
 
     @classmethod
-    def load(cls, path: Path | str, *, device: str | torch.device = "cpu") -> Detector:
-        """What `save` wrote, or a run's folder, a model file or a shipped model, which have no calibration."""
-        model, about = load(path)
+    def load(cls, path: Path | str, *, device: str | torch.device = "cpu", trust_code: bool = False) -> Detector:
+        """What `save` wrote, or a run's folder, a model file or a shipped model, which have no calibration.
+
+        With `trust_code`, a TorchScript classifier in the folder may run; else it is refused.
+        """
+        model, about = load(path, trust_code=trust_code)
         if not isinstance(model, ProoD | Discriminator):
             raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
         if fault := constant(model):

@@ -15,6 +15,7 @@ from prood.detector.calibration import Calibration
 from prood.errors import Damaged, Mismatch, NoAccess
 from prood.models import MODEL_FILE, Metadata, fingerprint, save
 from prood.models.confidence import renamed
+from prood.reading import content, json_of
 
 if TYPE_CHECKING:
     from prood.detector.detector import Detector
@@ -47,7 +48,7 @@ def calibration(path: Path, model: nn.Module) -> Calibration | None:
     if not file.is_file():
         return None
     try:
-        facts = renamed(json.loads(file.read_bytes()))
+        facts = renamed(json_of(content(file)))
         scores = np.asarray(facts["scores"], dtype=np.float64)
         found = Calibration(**{name: facts[name] for name in _NUMBERS}, scores=scores)
         sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())

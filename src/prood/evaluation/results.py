@@ -16,6 +16,7 @@ from prood.errors import Damaged, Unsupported
 from prood.evaluation.metrics import TPR, rejected
 from prood.evaluation.scores import Scores, StoredScores
 from prood.evaluation.words import PROVED, VERDICTS
+from prood.reading import content, json_of, text
 from prood.version import __version__
 
 RESULTS_FILE = "results.json"
@@ -169,7 +170,7 @@ def read_results(folder: Path | str) -> Results | None:
     content: dict[str, Any] = {"evaluations": []}
     if file.is_file():
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = json_of(text(file))
             _check_format(content.pop("format"), file)
             content["evaluations"] = [_evaluation(values, folder) for values in content["evaluations"]]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -201,13 +202,13 @@ def _added(folder: Path) -> list[Evaluation]:
     """The evaluations of `NEW_FILE`; a line that was not written to its end is of one that is made again."""
     file = folder / NEW_FILE
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = content(file).split(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
-            values = json.loads(line)
+            values = json_of(line)
             _check_format(values.pop("format"), file)
             found.append(_evaluation(values, folder))
     return found

@@ -17,6 +17,7 @@ from prood.evaluation.asymptotics.far import TRAJECTORIES, Far, far_away
 from prood.evaluation.results import Evaluation
 from prood.evaluation.sets import fitting_of, part_of
 from prood.models import Score, load, score_of
+from prood.reading import json_of, text
 
 FILE = "measured.json"
 
@@ -120,7 +121,7 @@ def read_measured(run: Path | str) -> Measured | None:
     if not file.is_file():
         return None
     try:
-        return from_json(json.loads(file.read_text(encoding="utf-8")))
+        return from_json(json_of(text(file)))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged(f"{file} is damaged or of another format: remove it and compare again") from None
 

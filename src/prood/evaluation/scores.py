@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 
 from prood.atomic import replacing
 from prood.errors import Damaged
+from prood.reading import check_sizes
 
 Floats = NDArray[np.float64]
 
@@ -43,10 +42,34 @@ class Scores:
     def load(file: Path) -> Scores:
         try:
             with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-                return Scores(**{name: arrays[name] for name in arrays.files})
-        except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+                check_sizes(arrays.zip, file, file.stat().st_size)
+                found = Scores(**{name: arrays[name] for name in arrays.files})
+            _check(found)
+            return found
+        # A foreign or truncated file can fail anywhere inside zip, zlib or NumPy's header parser, in a dozen ways.
+        except Exception as error:
             fault = " ".join(str(error).split())
             raise Damaged(f"{file} cannot be read ({fault}): evaluate again") from None
+
+
+def _check(scores: Scores) -> None:
+    """A ValueError for what no evaluation has written: one number for each image, and pictures for some of them."""
+    if not all(isinstance(values, np.ndarray) for name, values in vars(scores).items() if name != "attacked"):
+        raise ValueError("a member is no array")  # but is given out as its bytes
+    for name in ("inside", "clean", "certified", "attacked"):
+        values = getattr(scores, name)
+        if values is not None and not (
+            isinstance(values, np.ndarray) and values.dtype.kind == "f" and values.ndim == 1
+        ):
+            raise ValueError(f"{name} is no list of numbers")
+    count = len(scores.clean)
+    if any(values is not None and len(values) != count for values in (scores.certified, scores.attacked)):
+        raise ValueError("there is not one number for each image")
+    places, pictures = scores.gallery, (scores.gallery_clean, scores.gallery_attacked)
+    if places.dtype.kind != "i" or places.ndim != 1 or not ((places >= 0) & (places < count)).all():
+        raise ValueError("its gallery shows other images")
+    if any(one.dtype != np.uint8 or one.ndim != 4 or len(one) != len(places) for one in pictures):
+        raise ValueError("its gallery is no list of pictures")
 
 
 NAMES = tuple(item.name for item in fields(Scores))

@@ -109,3 +109,13 @@ class Metadata:
         names = self.classes
         if names is not None and not (isinstance(names, list | tuple) and all(isinstance(one, str) for one in names)):
             raise ValueError("classes are a list of names")
+
+
+def check_kinds(about: Metadata) -> None:
+    """A ValueError for facts of another kind than they should be, as a damaged file may have them."""
+    kinds: dict[str, Any] = {"eps shift tpr seed": int | float | None, "inside": str | None}
+    kinds |= {"architecture data": dict, "recipe": dict | None, "version": str}
+    for name, kind in ((name, kind) for names, kind in kinds.items() for name in names.split()):
+        value = getattr(about, name)
+        if not isinstance(value, kind) or (isinstance(value, int | float) and not abs(value) < math.inf):
+            raise ValueError(f"{name} is {value!r:.40}")

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood import bounds
+from prood.bounds.arithmetic import check_deployed
 from prood.bounds.box import widen
 from prood.bounds.certificate import check_options
 from prood.bounds.concrete import maximum
-from prood.bounds.rounding import check_deployed
 from prood.errors import Unsupported
 from prood.models.architectures import architecture
 from prood.models.confidence import confidence_bound

@@ -7,6 +7,7 @@ is certified is what is loaded.
 import copy
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -16,28 +17,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialized
 from torch import Tensor, nn
 
-from prood import pretrained
 from prood.atomic import write_bytes
-from prood.errors import BadValue, Damaged, NoAccess, NotFound, Unsupported
-from prood.models.architectures import FORMAT, Metadata, build, spec_of
+from prood.errors import BadValue, Damaged, Unsupported
+from prood.models.architectures import FORMAT, Metadata, build, check_kinds, spec_of
 from prood.models.confidence import renamed
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
+from prood.models.wrapped.trust import trusting_code
+from prood.pretrained import MODEL_FILE, find, model_path
+from prood.reading import json_of
 
-KEY = "prood"
-RUN_FILE = "recipe.json"  # in the folder of a run from its first moment on
-MODEL_FILE = "model.safetensors"
+KEY, DIGEST = "prood", "sha256"
 
-
-def model_path(path: Path | str) -> Path:
-    """The model file itself: `path`, the one inside `path` if that is a run's folder, or the shipped one so named.
-
-    A file or folder of that name on disk wins over the model that comes with Prood.
-    """
-    place = Path(path)
-    if place.is_dir():
-        return place / MODEL_FILE
-    return pretrained.path(str(path)) if not place.exists() and str(path) in pretrained.names() else place
+__all__ = ["MODEL_FILE", "digest", "fingerprint", "load", "model_path", "read_metadata", "rounded", "save"]
 
 
 def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any) -> Metadata:
@@ -57,7 +49,9 @@ def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in values.items()}
     for part in wrapped_parts(model):
         part.store(Path(path).parent)
-    write_bytes(Path(path), serialized(tensors, metadata={KEY: json.dumps(asdict(metadata))}))
+    about = asdict(metadata)
+    about[DIGEST] = digest(tensors, json.dumps(about))  # among the rest: of two entries a file may hold either first
+    write_bytes(Path(path), serialized(tensors, metadata={KEY: json.dumps(about)}))
     return metadata
 
 
@@ -90,18 +84,26 @@ def read_metadata(path: Path | str) -> Metadata:
     return _read(path, tensors=False)[0]
 
 
-def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Module, Metadata]:
-    """The model, in eval mode and float32, and its metadata; from a file, a run's folder or by a shipped name."""
+def load(
+    path: Path | str, *, device: str | torch.device = "cpu", trust_code: bool = False
+) -> tuple[nn.Module, Metadata]:
+    """The model, in eval mode and float32, and its metadata; from a file, a run's folder or by a shipped name.
+
+    With `trust_code`, a TorchScript classifier in the run's folder may run; else it is refused.
+    """
     metadata, tensors = _read(path, tensors=True)
     model = build(metadata.architecture)
     if wrong := _mismatch(model.state_dict(), tensors):
         raise Damaged(f"{model_path(path)} does not hold the model that it describes: {wrong}")
+    if endless := [name for name, value in tensors.items() if not value.isfinite().all()]:
+        raise Damaged(f"{model_path(path)} holds NaN or infinite numbers in {endless[0]}: copy or train it again")
     try:
         model.load_state_dict(tensors)
     except BadValue as error:
         raise Damaged(f"{model_path(path)} holds a damaged model: {error}") from None
-    for part in wrapped_parts(model):
-        part.attach(model_path(path).parent)
+    with trusting_code(trust_code):
+        for part in wrapped_parts(model):
+            part.attach(model_path(path).parent)
     if isinstance(model, ProoD):
         model.about = metadata
     return model.to(device).eval(), metadata
@@ -109,48 +111,47 @@ def load(path: Path | str, *, device: str | torch.device = "cpu") -> tuple[nn.Mo
 
 def fingerprint(model: nn.Module) -> str:
     """16 hex digits of sha256 over the names, shapes and bytes of all tensors: which weights these are."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
+    return digest(model.state_dict())[:16]
+
+
+def digest(tensors: Mapping[str, Tensor], facts: str = "") -> str:
+    """The sha256 over the names, types, shapes and bytes of tensors, and over what is said about them."""
+    found = hashlib.sha256(facts.encode())
+    for name, value in sorted(tensors.items()):
+        found.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tensor]]:
-    file = model_path(path)
-    if not file.is_file():
-        if (file.parent / RUN_FILE).is_file() and Path(path).is_dir():
-            raise NotFound(f"{path} is a run that is not finished: run the command that began it with --resume")
-        advice = f"give a run's folder, a .safetensors file or a shipped model ({pretrained.listed()})"
-        if str(path) in pretrained.names():
-            advice = f"the folder hides the shipped model {path}; rename it, or work in another folder"
-        raise NotFound(f"there is no model at {file}: {advice}")
-    try:
-        file.open("rb").close()  # what may not be read looks missing to safetensors
-    except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+    file = find(path)
     try:
         with safe_open(file, framework="pt") as opened:
-            facts = (opened.metadata() or {}).get(KEY)
+            written = opened.metadata() or {}
             values = {name: opened.get_tensor(name) for name in opened.keys()} if tensors else {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise Damaged(f"{file} is damaged or no safetensors file ({error}): copy or train it again") from None
-    if facts is None:
+    if KEY not in written:
         raise Damaged(f"{file} was not written by Prood: it lacks the description of its model")
-    return _parse(facts, file), values
+    return _parse(written[KEY], file, values if tensors else None), values
 
 
-def _parse(facts: str, file: Path) -> Metadata:
+def _parse(facts: str, file: Path, tensors: dict[str, Tensor] | None) -> Metadata:
     try:
-        values = json.loads(facts)
+        values = json_of(facts)
+        stated = values.pop(DIGEST, None)  # older files have none
+        if tensors is not None and stated not in (None, digest(tensors, json.dumps(values))):
+            raise Damaged(f"{file} was changed after it was written, its checksum differs: copy or train it again")
         if int(values["format"]) > FORMAT:
             writer = f"Prood {values.get('version')}"
             raise Unsupported(f"{file} was written by {writer} in a newer format: update with 'pip install -U prood'")
         values = renamed(values)
         known = {item.name for item in fields(Metadata)}
         values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it
-        return Metadata(**{name: value for name, value in values.items() if name in known})
-    except (ValueError, KeyError, TypeError) as error:
+        about = Metadata(**{name: value for name, value in values.items() if name in known})
+        check_kinds(about)
+        return about
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{file} has an unreadable description of its model ({error!r}): train it again") from None
 
 

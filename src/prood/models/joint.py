@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prood import bounds
-from prood.errors import BadValue, Unsupported
+from prood.errors import BadValue, Diverged, Unsupported
 from prood.models.architectures import Metadata, Spec, architecture, build, spec_of
 from prood.models.confidence import (
     check_logits,
@@ -148,7 +148,10 @@ class ProoD(nn.Module):
         """max_y p(y|x) in float64, from its logit: so it never exceeds the cap of the same g, nor leaves [1/K, 1]."""
         logits = self.logits(images)
         check_logits(logits)
-        return confidence_of(self.scored(logits, self.in_logit(images)), logits.shape[1])
+        found = confidence_of(self.scored(logits, self.in_logit(images)), logits.shape[1])
+        if found.isnan().any():
+            raise Diverged("the model's confidence is NaN: look for the weight that makes it so, or that overflows")
+        return found
 
     def predict(self, images: Tensor) -> Tensor:
         """The most probable class. Fusion keeps the classifier's order, and asking it directly avoids ties."""

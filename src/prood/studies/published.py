@@ -3,7 +3,6 @@
 It stands alone, and says what a run's folder says (recipe, seconds, weights, evaluations), but no path of the machine.
 """
 
-import json
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from prood.errors import Damaged, NotFound, Unsupported
 from prood.evaluation.results import Evaluation, check_kinds
 from prood.evaluation.robustness import Measured, from_json
 from prood.evaluation.words import PROVED, set_name
+from prood.reading import json_of, text
 
 FORMAT = 1
 SHIFT_FILE, SPEED_FILE, NOTES_FILE = "shift.json", "gpu.json", "notes.md"  # of another form, among the published ones
@@ -86,7 +86,7 @@ def read_published(folder: Path | str) -> list[Published]:
 
 def read_json(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json_of(text(file))
     except (OSError, ValueError) as error:
         raise Damaged(f"{file} cannot be read ({' '.join(str(error).split())}): remove it and publish again") from None
     if not isinstance(content, dict):

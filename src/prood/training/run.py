@@ -12,9 +12,11 @@ from safetensors.torch import save as serialized
 from torch import nn
 
 from prood.atomic import locked, write_bytes, write_text
-from prood.errors import AlreadyThere, Damaged, Mismatch
+from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch
 from prood.models import MODEL_FILE
-from prood.models.files import RUN_FILE
+from prood.models.files import digest
+from prood.pretrained import RUN_FILE
+from prood.reading import content, json_of, text
 
 
 class Run:
@@ -39,6 +41,10 @@ class Run:
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise AlreadyThere(f"{self.folder} is a file: choose another folder for the run")
+        try:
+            str(self.folder).encode()
+        except UnicodeEncodeError:  # safetensors and TensorBoard take no other names
+            raise BadValue(f"the name {self.folder} is no text in UTF-8: choose another folder for the run") from None
         begun = self.recipe.is_file()
         half = at_once and begun and not self.finished and self.settings().get("method") == recipe["method"]
         if begun and not half:
@@ -69,7 +75,7 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         with suppress(ValueError):
-            found = json.loads(self.recipe.read_text(encoding="utf-8"))
+            found = json_of(text(self.recipe))
             if isinstance(found, dict):
                 return found
         raise Damaged(f"{self.recipe} is damaged: choose another folder, or remove this one")
@@ -79,21 +85,26 @@ class Run:
             file.write(json.dumps(record) + "\n")
 
     def last_metrics(self) -> dict[str, Any] | None:
-        """The last complete line of metrics.jsonl."""
-        lines = self._lines()
-        return json.loads(lines[-1]) if lines else None
+        """The last line of metrics.jsonl that can be read."""
+        records = self._records()
+        return records[-1][1] if records else None
 
     def forget_after(self, step: int) -> None:
-        """Drop the metrics of steps that a resumed run will do again, and a line that a kill cut short."""
+        """Drop the metrics of steps that a resumed run will do again, and lines that a kill or a disk has damaged."""
         if self.metrics.is_file():
-            kept = [line for line in self._lines() if json.loads(line)["step"] <= step]
-            write_text(self.metrics, "".join(kept))
+            kept = [line for line, record in self._records() if record["step"] <= step]
+            write_text(self.metrics, "".join(f"{line}\n" for line in kept))
 
-    def _lines(self) -> list[str]:
-        """The lines that were written whole."""
-        if not self.metrics.is_file():
-            return []
-        return [line for line in self.metrics.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
+    def _records(self) -> list[tuple[str, dict[str, Any]]]:
+        """The whole lines that record a step. Metrics are for looking at: a run goes on without the others."""
+        found = []
+        lines = content(self.metrics).split(b"\n")[:-1] if self.metrics.is_file() else []
+        for line in lines:
+            with suppress(ValueError):
+                record = json_of(line)
+                if isinstance(record, dict) and isinstance(record.get("step"), int | float):
+                    found.append((line.decode(), record))
+        return found
 
     @property
     def steps_done(self) -> int:
@@ -108,7 +119,8 @@ class Run:
         for index, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": v for key, v in state.items() if isinstance(v, torch.Tensor)}
         tensors = {name: value.contiguous() for name, value in tensors.items()}
-        write_bytes(self.checkpoint, serialized(tensors, metadata={"step": str(step)}))
+        facts = {"step": str(step), "sha256": digest(tensors, str(step))}
+        write_bytes(self.checkpoint, serialized(tensors, metadata=facts))
 
     def load_checkpoint(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
         """Put model and optimiser back to where they were; the number of steps done, 0 without a checkpoint."""
@@ -118,14 +130,19 @@ class Run:
         state: dict[int, dict[str, torch.Tensor]] = {}
         try:
             with safe_open(self.checkpoint, framework="pt") as opened:
-                step = int(opened.metadata()["step"])
-                for name in opened.keys():  # noqa: SIM118
-                    kind, _, rest = name.partition(".")
-                    if kind == "model":
-                        weights[rest] = opened.get_tensor(name)
-                    else:
-                        index, _, key = rest.partition(".")
-                        state.setdefault(int(index), {})[key] = opened.get_tensor(name)
+                facts = opened.metadata()
+                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            step = int(facts["step"])
+            # Checkpoints of older versions have none.
+            if facts.get("sha256", found := digest(tensors, str(step))) != found:
+                raise ValueError("its checksum differs")
+            for name, value in tensors.items():
+                kind, _, rest = name.partition(".")
+                if kind == "model":
+                    weights[rest] = value
+                else:
+                    index, _, key = rest.partition(".")
+                    state.setdefault(int(index), {})[key] = value
             model.load_state_dict(weights)
             optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
             _lay_out_as_weights(optimizer)

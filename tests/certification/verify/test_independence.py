@@ -12,6 +12,7 @@ ALLOWED = (
     "prood.errors",
     "prood.extras",
     "prood.atomic",
+    "prood.reading",
     "prood.pretrained",
     "prood.data",
     "prood.certification.record",

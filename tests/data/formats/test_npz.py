@@ -1,4 +1,5 @@
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -99,3 +100,19 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(tmp_path: Path, at: int, by
         return
     assert not cut
     assert torch.equal(read.images, torch.from_numpy(PIXELS))
+
+
+def test_an_archive_that_unpacks_to_far_more_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path / "bomb.npz", images=np.zeros((90, 3, 2048, 1024), np.uint8))
+    assert path.stat().st_size < 2**20
+    monkeypatch.setattr(np.lib.format, "read_array", pytest.fail)
+    with pytest.raises(Damaged, match=r"would unpack to 5[0-9]{2} MiB"):
+        read_npz(path)
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    with pytest.raises(NotFound):
+        read_npz(tmp_path / "pipe.npz")

@@ -8,7 +8,7 @@ from torch import nn
 
 from prood.data import ImageSet
 from prood.errors import BadValue
-from prood.evaluation.asymptotics.far import far_away
+from prood.evaluation.asymptotics.far import far_away, random_directions
 from prood.models import ProoD, discriminator, small
 
 CLASSES = 4
@@ -80,3 +80,8 @@ def test_a_discriminator_has_no_confidence_but_a_score() -> None:
 def test_nowhere_to_go_is_refused() -> None:
     with pytest.raises(BadValue):
         far_away(small(CLASSES, width=4), INSIDE, OUTSIDE, alphas=[])
+
+
+def test_more_directions_than_memory_are_refused() -> None:
+    with pytest.raises(BadValue, match="choose at most 1,369,568"):
+        random_directions(2_000_000_000, (1, 28, 28))

@@ -4,15 +4,14 @@ Every α in [0, 1] gives a valid bound, so the search may run in any arithmetic;
 arithmetic that was asked for.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from prood.bounds.arithmetic import searching
 from prood.bounds.concrete import maximum, start
-from prood.bounds.convolution import own_functions
 from prood.bounds.rounding import per_row
 from prood.bounds.tighter.chain import Choice, Linear, usual
 
@@ -114,15 +113,3 @@ def tilts(linear: Linear, choice: Choice, steps: int, extra: Choice | None = Non
         places += 0.5 * (linear.tilt / scale.clamp_min(torch.finfo(scale.dtype).tiny)).clamp(-1, 1)
     best, _ = descend(bound_of, {0: places}, steps, rate=0.1)  # relative to their range
     return (2 * best[0] - 1) * scale
-
-
-@contextmanager
-def searching(device: torch.device) -> Iterator[None]:
-    """Proofs run without cuDNN, which may transform sums; a search need not."""
-    cuda, before = device.type == "cuda", torch.backends.cudnn.enabled
-    try:
-        torch.backends.cudnn.enabled = before or cuda
-        with own_functions() if cuda else nullcontext():
-            yield
-    finally:
-        torch.backends.cudnn.enabled = before

@@ -8,12 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from prood.bounds.arithmetic import searching
 from prood.bounds.box import Box
 from prood.bounds.concrete import finish, scalar
 from prood.bounds.options import Budget, FullOptions
 from prood.bounds.registry import relax
 from prood.bounds.rounding import per_row
-from prood.bounds.tighter.alpha import better_start, descend, searching, tilts
+from prood.bounds.tighter.alpha import better_start, descend, tilts
 from prood.bounds.tighter.branching import branch_and_bound
 from prood.bounds.tighter.chain import Choice, Linear, flatten, plain, rows, same
 from prood.bounds.tighter.intermediate import Units

@@ -1,7 +1,6 @@
 """A model's file, read as numbers: no torch, and no code of the networks that it came from."""
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,8 @@ from prood.certification.verify.committee import Committee, Discriminator
 from prood.certification.verify.exact import SPREAD, Undecided, least_exponentials
 from prood.certification.verify.gate import Gate, Rising
 from prood.certification.verify.layers import Convolution, Layer, Linear, Network, Normalise, Pool, ReLU, Shape
+from prood.errors import ProodError
+from prood.reading import content, json_of
 
 # What the sizes of a discriminator mean, written down a second time: the first is part of what is verified. `128` is a
 # 3×3 convolution with a ReLU, `s2` its stride, `p2` a mean of 2×2 squares, `fc128` a linear layer with a ReLU.
@@ -44,6 +45,9 @@ SIZES = {
 }
 WORD = re.compile(r"(?P<pool>p)(?P<side>[0-9]{1,5})|(?P<linear>fc)?(?P<width>[0-9]{1,5})(s(?P<stride>[0-9]{1,3}))?")
 
+MODEL = 2**36
+"""Bytes of a model's file."""
+
 TYPES = {"F32": "<f4", "F16": "<f2"}
 Tensors = dict[str, NDArray[np.float32]]
 
@@ -69,7 +73,7 @@ def read_model(path: Path | str) -> Model:
     try:
         entries = dict(deserialize(data))  # type: ignore[no-untyped-call]
         length = int.from_bytes(data[:8], "little")
-        facts = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["prood"])
+        facts = json_of(json_of(data[8 : 8 + length])["__metadata__"]["prood"])
         spec = facts["architecture"]
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Undecided(f"{path} is no model that Prood wrote ({error!r})") from None
@@ -88,11 +92,11 @@ def read_model(path: Path | str) -> Model:
 def _bytes(path: Path | str) -> bytes:
     if "\0" in str(path):
         raise Undecided("there is no model at a path with a NUL: say where with --model")
-    file = Path(path) / "model.safetensors" if Path(path).is_dir() else Path(path)
-    if not Path(path).exists() and str(path) in pretrained.names():
-        file = pretrained.path(str(path))
+    file = pretrained.model_path(path)
     try:
-        return file.read_bytes()
+        return content(file, MODEL)
+    except ProodError as error:
+        raise Undecided(f"there is no model at {file} ({error}): say where with --model") from None
     except OSError as error:
         raise Undecided(f"there is no model at {file} ({error.strerror}): say where with --model") from None
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from prood.data.catalog import AGAIN
 from prood.data.images import ImageSet, Shape
 from prood.data.sources import file_source
-from prood.errors import Damaged, NotFound
+from prood.errors import Damaged, NotFound, ProodError
 from prood.extras import require_packages
+from prood.reading import check_sizes
 
 
 @file_source("npz", description="your own: a NumPy archive with `images` (uint8) and perhaps `labels`")
@@ -23,7 +24,10 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
     """
     try:
         # Opened here, because NumPy leaves a file open that turns out to be no archive.
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise IsADirectoryError
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            check_sizes(archive.zip, path, path.stat().st_size)
             images = archive["images"]
             labels, classes = archive.get("labels"), archive.get("classes")
         # A member that is no array is given out as its bytes.
@@ -31,6 +35,8 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
             raise TypeError
     except (FileNotFoundError, IsADirectoryError) as error:
         raise NotFound(f"there is no file {path}: give the path of an .npz archive") from error
+    except ProodError:
+        raise
     # A foreign or truncated file can fail anywhere inside zip, zlib or NumPy's header parser, in a dozen ways.
     except Exception as error:
         hint = "write it with numpy.savez(path, images=..., labels=...)"

@@ -20,6 +20,10 @@ from torch import Tensor
 
 from prood.data.images import Shape
 from prood.errors import Damaged, Mismatch
+from prood.reading import content
+
+LARGEST = 2**28
+"""Bytes of a picture's file."""
 
 _FILTERS = Image.Resampling
 BILINEAR = _FILTERS.BILINEAR
@@ -61,7 +65,7 @@ def decode(source: Path | bytes, name: str = "", *, upright: bool = True) -> Ima
     if isinstance(source, Path):
         name = name or str(source)
         try:
-            source = source.read_bytes()
+            source = content(source, LARGEST)
         except (PermissionError, FileNotFoundError) as error:
             raise ClosedPicture(name, _reason(error)) from error
         except (OSError, ValueError) as error:

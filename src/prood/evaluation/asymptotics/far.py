@@ -1,5 +1,6 @@
 """What a model says far away from all data (App. A of the paper): along x + α·n for random directions n."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ ALPHAS = (0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0)
 CURVE = tuple(float(f"{10 ** (exponent / 4 - 1):.3g}") for exponent in range(25))
 """25 distances from 0.1 to 100,000, evenly on a logarithmic scale: for a figure."""
 TRAJECTORIES = 100
+LARGEST = 2**30
+"""Numbers of all directions that are drawn at once: 4 GiB."""
+
 KINDS = ("uniform", "gaussian")
 """Uniform in [−0.5, 0.5]^d as in the paper's appendix, or Gaussian: no axis is preferred."""
 
@@ -102,6 +106,8 @@ def random_directions(count: int, shape: tuple[int, ...], kind: str = "uniform",
         raise UnknownName(f"unknown kind of directions {kind!r}: choose one of {', '.join(KINDS)}")
     if count < 1:
         raise BadValue(f"at least one direction is needed, not {count}")
+    if count * math.prod(shape) > LARGEST:
+        raise BadValue(f"{count:,} directions do not fit in memory: choose at most {LARGEST // math.prod(shape):,}")
     random = generator(seed, 0, 0)
     size = (count, *shape)
     return torch.rand(size, generator=random) - 0.5 if kind == "uniform" else torch.randn(size, generator=random)

@@ -4,6 +4,7 @@ from prood.models.wrapped.beside import open_beside
 from prood.models.wrapped.module import Facts, Wrapped, wrapped_parts
 from prood.models.wrapped.opening import WrapOptions, open_classifier, trial_images
 from prood.models.wrapped.preprocessing import INTERPOLATIONS, Preprocessing
+from prood.models.wrapped.trust import trust, trusting_code
 
 __all__ = [
     "INTERPOLATIONS",
@@ -14,5 +15,7 @@ __all__ = [
     "open_beside",
     "open_classifier",
     "trial_images",
+    "trust",
+    "trusting_code",
     "wrapped_parts",
 ]

@@ -7,13 +7,13 @@ that. So the archive is read here first, and refused if it holds more than tenso
 
 import ast
 import io
-import json
 import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 from prood.errors import Damaged, ProodError, Unsupported
+from prood.reading import check_sizes, json_of
 
 _MEMBERS = re.compile(
     r"models/model\.json|data/weights/\w+(\.json)?|data/constants/\w+(\.json)?|data/sample_inputs/model\.pt"
@@ -57,9 +57,9 @@ def checked_export(content: bytes) -> bytes:
     try:
         members = _members(content)
         for name in ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json"):
-            if any(entry["use_pickle"] for entry in json.loads(members[name])["config"].values()):
+            if any(entry["use_pickle"] for entry in json_of(members[name])["config"].values()):
                 raise _refused("a pickled tensor or object")
-        model = json.loads(members["models/model.json"])
+        model = json_of(members["models/model.json"])
     except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, NotImplementedError) as error:
         raise Damaged(f"the .pt2 is damaged or of another version of torch ({error!r}): export it again") from None
     for key, text in _strings(model):
@@ -77,6 +77,7 @@ def checked_export(content: bytes) -> bytes:
 def _members(content: bytes) -> dict[str, bytes]:
     """By their names without the archive's own."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        check_sizes(archive, "the .pt2", len(content))
         places = archive.namelist()
         members = {name.partition("/")[2]: archive.read(name) for name in places}
     if len({name.partition("/")[0] for name in places}) != 1 or len(members) != len(places):

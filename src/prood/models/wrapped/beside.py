@@ -9,6 +9,7 @@ from prood.models.fitting import factor_of, fitted, misfit
 from prood.models.wrapped.module import Wrapped
 from prood.models.wrapped.opening import WrapOptions, facts_of, found_source, opened
 from prood.models.wrapped.preprocessing import Preprocessing
+from prood.models.wrapped.trust import trusting_code
 
 
 def open_beside(
@@ -22,15 +23,16 @@ def open_beside(
     least as large as the classifier's stays as it is.
     """
     options = options or WrapOptions()
-    source = found_source(str(classifier), options)
-    if (image := options.joint_image) is None:
-        own = facts_of(source, options, discriminator.image).preprocessing
-        image, cuts = _joint_image(own, discriminator, classifier)
-        if own.resize is not None and options.resize is None and not cuts:
-            options = replace(options, resize=own.image[1:])
-    g = fitted(discriminator, image)
-    wrapped, names = opened(source, classifier, image, options)
-    return wrapped, g, names
+    with trusting_code(options.trust_code):
+        source = found_source(str(classifier), options)
+        if (image := options.joint_image) is None:
+            own = facts_of(source, options, discriminator.image).preprocessing
+            image, cuts = _joint_image(own, discriminator, classifier)
+            if own.resize is not None and options.resize is None and not cuts:
+                options = replace(options, resize=own.image[1:])
+        g = fitted(discriminator, image)
+        wrapped, names = opened(source, classifier, image, options)
+        return wrapped, g, names
 
 
 def _joint_image(

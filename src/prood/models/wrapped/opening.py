@@ -19,6 +19,7 @@ from prood.models.wrapped.module import Facts, Wrapped
 from prood.models.wrapped.packages import open_network
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.programs import ENDINGS, Source, content_of, in_one_line, kind_of, open_program, sha256
+from prood.models.wrapped.trust import trusting_code
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class WrapOptions:
     `image`, `resize`, `interpolation`, `mean` and `std` are those of `Preprocessing`. `joint_image` is the shape of the
     images that the joint model takes, if it is not to be the classifier's. `output` names the logits among
     several things that it returns. `probabilities`: it ends in a softmax. `weights` is a .safetensors file for
-    torchvision:NAME and timm:NAME. `classes` are the names of its classes.
+    torchvision:NAME and timm:NAME. `classes` are the names of its classes. `trust_code` lets TorchScript run.
     """
 
     image: tuple[int, int, int] | None = None
@@ -41,6 +42,7 @@ class WrapOptions:
     weights: Path | None = None
     classes: tuple[str, ...] | None = None
     joint_image: tuple[int, int, int] | None = None
+    trust_code: bool = False
 
 
 def open_classifier(
@@ -52,12 +54,14 @@ def open_classifier(
     A few images are tried: what does not take them, answers NaN or answers otherwise the next time is refused.
     """
     options = options or WrapOptions()
-    return opened(found_source(str(classifier), options), classifier, image, options)
+    with trusting_code(options.trust_code):
+        return opened(found_source(str(classifier), options), classifier, image, options)
 
 
 def opened(
     source: Source, classifier: str | Path, image: Sequence[int], options: WrapOptions
 ) -> tuple[Wrapped, tuple[str, ...] | None]:
+    """The same, of a source that was found already."""
     shape = (int(image[0]), int(image[1]), int(image[2]))
     facts = facts_of(source, options, shape)
     images = trial_images(shape)

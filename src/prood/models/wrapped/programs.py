@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from prood.errors import Damaged, MissingPackage, ProodError, Unsupported, first_line
 from prood.models.wrapped.archives import archive_kind, checked_export
 from prood.models.wrapped.preprocessing import Preprocessing
+from prood.models.wrapped.trust import check_trust
 
 ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "export": ".pt2"}
 _EXPORT = "pip install 'prood[export]'"
@@ -140,6 +141,7 @@ def _open_onnx(content: bytes) -> Program:
 
 
 def _open_torchscript(content: bytes) -> Program:
+    check_trust()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's word on TorchScript is for those who export
         network = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
