@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from prood.detector import Detector
     from prood.evaluation import evaluate
     from prood.models import Discriminator, ProoD, discriminator
+    from prood.scoring import Scorer
     from prood.training import combine, load_recipe, train
 
 _ROOMS = {
     "detector": ("Detector",),
     "evaluation": ("evaluate",),
     "models": ("Discriminator", "ProoD", "discriminator"),
+    "scoring": ("Scorer",),
     "training": ("combine", "load_recipe", "train"),
 }
 
@@ -27,6 +29,7 @@ __all__ = [
     "Discriminator",
     "ProoD",
     "ProodError",
+    "Scorer",
     "__version__",
     "combine",
     "discriminator",

@@ -16,6 +16,7 @@ from prood.cli.deploying import export, serve, wrap
 from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
+from prood.cli.scoring import score
 from prood.cli.showing import info, report, results
 from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
 from prood.errors import ProodError
@@ -39,6 +40,7 @@ for one in (
     results,
     compare,
     certify,
+    score,
     asymptotics,
     verify,
     serve,
