@@ -44,7 +44,7 @@ def pixels(images: Column, shape: Shape) -> tuple[Tensor, Errors]:
     """float32 (N, C, H, W) in [0, 1], grey where an image cannot be read, and for each image what is wrong with it."""
     if isinstance(images, np.ndarray) and images.dtype != object and images.ndim > 1 and len(images):
         try:
-            return next(read(images, shape, batch=len(images))), [None] * len(images)
+            return next(read(_own(images), shape, batch=len(images))), [None] * len(images)
         except ProodError:  # of which row, only looking at one after the other tells
             pass
     stack, errors = torch.full((len(images), *shape), 0.5), [None] * len(images)
@@ -70,10 +70,15 @@ def fitted(image: Any, shape: Shape) -> Tensor:
         return fit(decode(bytes(image), f"of {len(image)} bytes"), shape)
     if isinstance(image, str | Path):
         return fit(decode(Path(image)), shape)
-    stack = list(read(image, shape, batch=1))
+    stack = list(read(_own(image), shape, batch=1))
     if len(stack) != 1 or len(stack[0]) != 1:
         raise BadValue(f"a row holds one image, not {len(stack)}")
     return stack[0][0]
+
+
+def _own(image: Any) -> Any:
+    """Torch warns of arrays that may not be written to, as those in Ray's store are."""
+    return image.copy() if isinstance(image, np.ndarray) and not image.flags.writeable else image
 
 
 def decoded(images: Column, shape: Shape) -> tuple[NDArray[np.uint8], Errors]:

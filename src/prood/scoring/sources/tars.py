@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from prood.data.formats.folder import ENDINGS
 from prood.errors import first_line
@@ -14,13 +14,23 @@ from prood.scoring.pictures import Fault
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 
+class _Entry(tarfile.TarInfo):
+    """As tarfile reads it, which takes a file that is cut at or inside a header for a whole one."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        if len(buf) != tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("it lacks its end mark")
+        return super().frombuf(buf, encoding, errors)
+
+
 def pictures(path: str, size: int) -> Iterator[tuple[list[str], list[Any]]]:
     """All members that are pictures by their names. Where the archive is cut short, a last row says so."""
     names: list[str] = []
     images: list[Any] = []
     fault: Fault | None = None
     try:
-        with tarfile.open(path, "r|*") as archive:
+        with tarfile.open(path, "r|*", tarinfo=_Entry) as archive:
             for member in archive:
                 if not member.isfile() or not member.name.lower().endswith(ENDINGS):
                     continue
