@@ -58,7 +58,8 @@ def test_the_programs_run(name: str, place: Path) -> None:
     import pyarrow.parquet as pq
 
     words = [FILES / f"{name}_scores.py", place / "photos" / "test", place / "runs" / "prood", place / "scores"]
-    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, env=os.environ)
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable}  # of Spark's workers
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     table = pq.read_table(place / "scores")
     assert len(table) == len(list((place / "photos" / "test").rglob("*.png"))) > 0

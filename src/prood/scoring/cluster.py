@@ -23,10 +23,9 @@ RESTARTS = 3
 
 @dataclass(frozen=True)
 class Pool:
-    """So many actors, each with so many processors and GPUs (0.25: four share one), and decoding tasks for each."""
+    """So many actors, each with its share of a GPU (0.25: four share one), and decoding tasks ahead of each."""
 
     actors: int
-    cpus: float = 1.0
     gpus: float = 0.0
     tasks: int = 2
 
@@ -76,7 +75,8 @@ def run(job: Job, scorer: Scorer, numbers: Sequence[int], progress: Progress, *,
     if started:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
-        options = {"num_cpus": pool.cpus, "num_gpus": pool.gpus}
+        # An actor that held a processor might hold the last one, and its decoding tasks would wait forever.
+        options: dict[str, Any] = {"num_cpus": 0, "num_gpus": pool.gpus, "scheduling_strategy": "SPREAD"}
         options |= {"max_restarts": RESTARTS, "max_task_retries": RESTARTS}
         made = ray.remote(Actor).options(**options)
         count = max(1, min(pool.actors, len(numbers)))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+import torch
+
 from prood.errors import ProodError
 from prood.scoring.job import Job, inline
 from prood.scoring.progress import Progress
@@ -49,6 +51,7 @@ class _Pool:
         self._waiting: deque[int] = deque()
         self._workers: list[_Worker] = []
         self._deaths: Counter[int] = Counter()
+        self._started = 0
 
     def run(self, numbers: Sequence[int], workers: int) -> None:
         self._waiting.extend(numbers)
@@ -70,8 +73,11 @@ class _Pool:
         if not self._waiting:
             return
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(theirs, self._job, self._scorer), daemon=True)
+        process = self._context.Process(
+            target=_work, args=(theirs, self._job, self._scorer, self._started), daemon=True
+        )
         process.start()
+        self._started += 1
         theirs.close()
         worker = _Worker(process, ours, self._waiting.popleft())
         self._workers.append(worker)
@@ -113,8 +119,10 @@ class _Pool:
         self._start()
 
 
-def _work(pipe: Connection, job: Job, scorer: Scorer) -> None:
-    """What a worker process does until nobody is at the other end."""
+def _work(pipe: Connection, job: Job, scorer: Scorer, place: int) -> None:
+    """What a worker process does until nobody is at the other end; the processes take the GPUs in turn."""
+    if torch.cuda.is_available():
+        os.environ["LOCAL_RANK"] = str(place % torch.cuda.device_count())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C reaches all; the first process ends the others
     try:
         while True:

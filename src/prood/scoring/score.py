@@ -19,6 +19,9 @@ from prood.scoring.job import INSIDE, Job, Request
 from prood.scoring.local import run as run_here
 from prood.scoring.progress import Progress
 
+SHARED = 4
+"""Processes that share a GPU: while one decodes, another computes."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -62,7 +65,7 @@ def score(request: Request, out: Path, engine: Engine | None = None, *, console:
     engine = engine or Engine()
     require_packages("scale", "pyarrow", *(["ray"] if engine.name == "ray" else []), what="prood score")
     workers = engine.workers or _workers(engine)
-    threads = request.options.threads or max(1, cores() // workers)
+    threads = request.options.threads or (max(1, cores() // workers) if engine.name == "local" else 1)
     request = replace(request, options=replace(request.options, threads=threads))
     scorer = request.scorer(engine.device)
     job = Job.begun(out, request, scorer, engine.count)
@@ -73,8 +76,7 @@ def score(request: Request, out: Path, engine: Engine | None = None, *, console:
     name = f"progress-{engine.index}-of-{engine.count}.json"
     progress = Progress(console, out / INSIDE / name, images, len(missing))
     if missing and engine.name == "ray":
-        cpus = float(threads)
-        run_on_ray(job, scorer, missing, progress, pool=Pool(workers, cpus if not engine.gpus else 1.0, engine.gpus))
+        run_on_ray(job, scorer, missing, progress, pool=Pool(workers, engine.gpus))
     elif missing:
         run_here(job, scorer, missing, progress, workers=workers)
     if missing:
@@ -97,5 +99,5 @@ def _workers(engine: Engine) -> int:
     if engine.name == "ray" and engine.gpus:
         return max(1, int(torch.cuda.device_count() / engine.gpus))
     if engine.device is None and torch.cuda.is_available():
-        return torch.cuda.device_count()
+        return min(cores(), SHARED * torch.cuda.device_count())
     return cores() if engine.name == "local" else max(1, cores() // 2)
