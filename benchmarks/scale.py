@@ -29,6 +29,7 @@ import torch
 from PIL import Image
 
 from prood import Detector, Scorer
+from prood.evaluation import parse_radii
 from prood.scoring import Options
 
 ARCHIVE = 1000
@@ -49,7 +50,7 @@ def main() -> None:
     detector = Detector.load(options.model)
     with tempfile.TemporaryDirectory() as folder:
         if options.images:
-            bare(detector, options.batch, min(options.images, 20 * options.batch))
+            bare(detector, options, min(options.images, 20 * options.batch))
             if options.engines:
                 engines(detector, options, Path(folder))
         if options.records:
@@ -70,15 +71,17 @@ def pictures(shape: tuple[int, int, int], count: int) -> np.ndarray:
     return coarse.repeat(times[0], 2).repeat(times[1], 3)[:, :, : shape[1], : shape[2]]
 
 
-def bare(detector: Detector, batch: int, count: int) -> None:
+def bare(detector: Detector, options: argparse.Namespace, count: int) -> None:
     """The calls alternate, and the median of each counts: of processor time on a CPU, where others may be at work."""
     clock = time.process_time if detector.device.type == "cpu" else time.perf_counter
     images = pictures(detector.shape, count)
-    batches = [images[start : start + batch] for start in range(0, count, batch)]
+    batches = [images[start : start + options.batch] for start in range(0, count, options.batch)]
     scorers = {
         "Scorer, all columns but bounds": Scorer(detector, options=Options(memory=2**34)),
         "Scorer, without hashes": Scorer(detector, columns=("label", "confidence"), options=Options(memory=2**34)),
     }
+    if options.eps:
+        scorers[f"Scorer, bounds at {options.eps}"] = Scorer(detector, parse_radii(options.eps))
 
     def forward(part: np.ndarray) -> None:
         with torch.no_grad():

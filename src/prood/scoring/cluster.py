@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prood.data.images import Shape
-from prood.errors import ProodError, first_line
+from prood.errors import ProodError, Unsupported, first_line
 from prood.extras import require_packages
 from prood.scoring.job import Job
 from prood.scoring.pictures import decoded
@@ -73,7 +73,11 @@ def run(job: Job, scorer: Scorer, numbers: Sequence[int], progress: Progress, *,
 
     started = not ray.is_initialized()
     if started:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except (RuntimeError, ConnectionError, TimeoutError, ValueError) as error:
+            fault = f"Ray cannot be started or reached ({first_line(error)})"
+            raise Unsupported(f"{fault}: look at RAY_ADDRESS, or use --engine local") from None
     try:
         # An actor that held a processor might hold the last one, and its decoding tasks would wait forever.
         options: dict[str, Any] = {"num_cpus": 0, "num_gpus": pool.gpus, "scheduling_strategy": "SPREAD"}

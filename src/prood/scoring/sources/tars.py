@@ -18,7 +18,7 @@ class _Entry(tarfile.TarInfo):
     """As tarfile reads it, which takes a file that is cut at or inside a header for a whole one."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         if len(buf) != tarfile.BLOCKSIZE:
             raise tarfile.ReadError("it lacks its end mark")
         return super().frombuf(buf, encoding, errors)
