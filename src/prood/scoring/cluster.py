@@ -75,7 +75,7 @@ def run(job: Job, scorer: Scorer, numbers: Sequence[int], progress: Progress, *,
     if started:
         try:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        except (RuntimeError, ConnectionError, TimeoutError, ValueError) as error:
+        except Exception as error:  # of a kind of its own for each way to fail, some of them plain
             fault = f"Ray cannot be started or reached ({first_line(error)})"
             raise Unsupported(f"{fault}: look at RAY_ADDRESS, or use --engine local") from None
     try:
