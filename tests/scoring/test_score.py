@@ -202,7 +202,7 @@ def test_on_ray_the_rows_are_the_same(request_, tmp_path):
     score(request_, tmp_path / "here", HERE)
     words = ["score", *request_.sources, "--model", request_.model, "--eps", "0.004,0.02", "--rows", "25"]
     words += ["--out", str(tmp_path / "ray"), "--engine", "ray", "--workers", "1", "--device", "cpu"]
-    done = subprocess.run([sys.executable, "-m", "prood", *words], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "prood", *words], capture_output=True, text=True, timeout=300)
     if "Ray cannot be started" in done.stderr:
         pytest.skip("Ray does not start on this machine, or not within its thirty seconds")
     assert done.returncode == 0, done.stderr
