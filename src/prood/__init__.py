@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from prood.evaluation import evaluate
     from prood.guarding import guard
     from prood.models import Discriminator, ProoD, discriminator
+    from prood.scoring import Scorer
     from prood.training import combine, load_recipe, train
 
 _ROOMS = {
@@ -21,6 +22,7 @@ _ROOMS = {
     "evaluation": ("evaluate",),
     "guarding": ("guard",),
     "models": ("Discriminator", "ProoD", "discriminator"),
+    "scoring": ("Scorer",),
     "training": ("combine", "load_recipe", "train"),
 }
 
@@ -29,6 +31,7 @@ __all__ = [
     "Discriminator",
     "ProoD",
     "ProodError",
+    "Scorer",
     "__version__",
     "combine",
     "discriminator",

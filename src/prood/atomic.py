@@ -18,7 +18,8 @@ def replacing(path: Path) -> Iterator[Path]:
     check(path)
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # Containers on several machines may all have the same process id, and share a folder.
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(3).hex()}.part")
     try:
         yield aside
         with aside.open("rb") as written:

@@ -53,6 +53,8 @@ def why_not_run(words: list[str]) -> str | None:
         return "it does not end"
     if words[1:3] in (["data", "fetch"], ["data", "check"]):
         return "it needs the network"
+    if "ray" in words:
+        return "it starts several processes"
     if verb == "wrap" and re.match(r"(torchvision|timm|hf):", words[2]):
         return "it needs the network"
     if verb == "train" and Path(option(words, "--recipe") or "quickstart.toml").suffix != ".toml":

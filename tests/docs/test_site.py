@@ -19,7 +19,7 @@ from docs_pages import ROOT
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference" / "python"
 ROOMS = ["attacks", "bounds", "certification", "data", "detector", "evaluation", "export", "methods"]
-ROOMS += ["models", "report", "serve", "studies", "training", "evaluation.asymptotics"]
+ROOMS += ["models", "report", "scoring", "serve", "studies", "training", "evaluation.asymptotics"]
 
 
 @pytest.fixture

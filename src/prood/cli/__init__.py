@@ -21,6 +21,7 @@ from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.predicting import predict
 from prood.cli.proving import certify, verify
 from prood.cli.reproduce import reproduce
+from prood.cli.scoring import score
 from prood.cli.showing import info, report, results
 from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
 from prood.errors import ProodError, ProodWarning
@@ -48,6 +49,7 @@ for one in (
     compare,
     predict,
     certify,
+    score,
     asymptotics,
     verify,
     serve,

@@ -1,0 +1,92 @@
+"""prood score SOURCE… --model MODEL --out FOLDER"""
+
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from typer import Argument, Option
+
+from prood.cli.options import Device
+from prood.errors import BadValue
+from prood.pretrained import listed
+
+
+def score(
+    sources: Annotated[
+        list[str],
+        Argument(
+            metavar="SOURCE…",
+            help="Folders (searched for pictures, Parquet files and tar archives), lists (.txt), CSV, Parquet, "
+            "WebDataset tars, .npz.",
+        ),
+    ],
+    model: Annotated[
+        str, Option(help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
+    ],
+    out: Annotated[Path, Option(metavar="FOLDER", help="Folder for the scores: a Parquet file for each shard.")],
+    eps: Annotated[
+        str | None, Option(metavar="RADIUS,…", help="Radii to prove bounds for: 0.01,8/255. Default: no proofs.")
+    ] = None,
+    bound: Annotated[str, Option(help="Way of bounding: best, ibp, crown-ibp, alpha-crown or crown.")] = "best",
+    norm: Annotated[str, Option(help="Norm of the ball: linf, l2 or l1.")] = "linf",
+    radius: Annotated[
+        bool, Option("--radius", help="Search how far each image provably stays rejected: about 20 more bounds.")
+    ] = False,
+    columns: Annotated[
+        str | None, Option(metavar="NAME,…", help="Columns to write, with `error` among them. Default: all.")
+    ] = None,
+    column: Annotated[
+        str | None, Option(help="Column with the images, in Parquet and CSV. Default: image, bytes or path.")
+    ] = None,
+    rows: Annotated[int | None, Option(help="Images in a shard. Default: 10,000, fewer in small sets.", min=1)] = None,
+    engine: Annotated[str, Option(help="local: processes on this machine; ray: a Ray cluster.")] = "local",
+    shard: Annotated[
+        str, Option(metavar="I/N", help="Score every N-th shard only, from shard I on; counts from 0.")
+    ] = "0/1",
+    workers: Annotated[
+        int | None, Option(help="Processes, or actors on Ray. Default: one for each core or GPU.", min=1)
+    ] = None,
+    gpus: Annotated[float, Option(help="GPUs for each actor on Ray: with 0.25, four actors share one.", min=0)] = 0.0,
+    trust_code: Annotated[
+        bool, Option("--trust-code", help="Run the model's TorchScript classifier, which is a program.")
+    ] = False,
+    device: Device = None,
+) -> None:
+    """Score any number of images into a folder of Parquet files.
+
+    Each row has an image's label, confidence, p(in), verdict, proved bounds and hash. An image that cannot be read has
+    a row whose `error` says why. The same command continues after any interruption, and no row is lost or doubled.
+    With --shard many machines write into the same folder, which they must share: see docs/guides/scale.md.
+    """
+    from prood.evaluation import parse_radii
+    from prood.scoring import Engine, Options, Request, score
+
+    index, count = _shard(shard)
+    request = Request(
+        sources=tuple(sources),
+        model=model,
+        eps=() if eps is None else tuple(parse_radii(eps)),
+        radius=radius,
+        columns=None if columns is None else tuple(columns.split(",")),
+        column=column,
+        rows=rows,
+        trust_code=trust_code,
+        options=Options(bound=bound, norm=norm),  # type: ignore[arg-type]  # wrong words are refused there
+    )
+    where = Engine(engine, workers, gpus, index, count, device)  # type: ignore[arg-type]
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    found = score(request, out, where, console=console)
+    totals, whose = (found.here, f"shards {shard}") if found.totals is None else (found.totals, "all shards")
+    if not found.shards:
+        print("nothing was missing")
+    facts = [f"{totals['images']:,} images"]
+    facts += [f"{number:,} {name}" for name, number in sorted(totals.items()) if name not in ("images", "errors")]
+    print(f"{whose}: {', '.join(facts)}; {totals['errors']:,} could not be read")
+    print(f"wrote {out}")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    index, slash, count = text.partition("/")
+    if not (slash and index.isascii() and index.isdigit() and count.isascii() and count.isdigit() and int(count)):
+        raise BadValue(f"{text!r} is not a share of the shards: write 0/8 for the first of eight")
+    return int(index), int(count)

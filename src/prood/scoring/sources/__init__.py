@@ -1,0 +1,7 @@
+"""Where images come from: files on disk, cut into pieces that can be read one without the others."""
+
+from prood.scoring.sources.listing import Listing
+from prood.scoring.sources.pieces import Chunk, Piece, chunks
+from prood.scoring.sources.planning import planned
+
+__all__ = ["Chunk", "Listing", "Piece", "chunks", "planned"]

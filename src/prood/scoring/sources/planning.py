@@ -1,0 +1,71 @@
+"""From the names of sources to pieces, the same ones for all who score: the plan is made once and kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from prood.data.formats.folder import ENDINGS
+from prood.errors import NotFound, Unsupported
+from prood.scoring.sources import arrays, tables
+from prood.scoring.sources.listing import Listing, lines, walk
+from prood.scoring.sources.pieces import Piece
+from prood.scoring.sources.tars import ARCHIVES
+
+ROWS = 10_000
+"""Images of a shard: at a thousand a second, ten seconds of work are lost with a machine."""
+FEWEST = 64
+SHARDS = 16
+"""Small sets are cut into so many, for several processes to share."""
+
+
+def planned(
+    sources: Sequence[str], listing: Listing, *, column: str | None, rows: int | None, parts: int = 1
+) -> list[Piece]:
+    """The pieces of all sources; paths of single pictures go into the listing, whose pieces come first."""
+    whole = [piece for source in sources for piece in _pieces(source, listing, column)]
+    counted = listing.count + sum(piece.count or 0 for piece in whole)
+    if not counted and not any(piece.kind == "tar" for piece in whole):
+        raise NotFound(f"{', '.join(sources)} hold no pictures: files that end in {' '.join(ENDINGS)}")
+    size = rows or min(ROWS, max(FEWEST, -(-counted // max(SHARDS, 4 * parts))))
+    listed = Piece("listing", "", 0, listing.count)
+    return [part for piece in [listed, *whole] for part in _cut(piece, size)]
+
+
+def _pieces(source: str, listing: Listing, column: str | None) -> Iterator[Piece]:
+    path = os.path.abspath(source)
+    kind = path.lower()
+    if os.path.isdir(path):
+        for file in walk(path):
+            yield from _file(file, listing, column)
+    elif not os.path.isfile(path):
+        raise NotFound(f"there is no file or folder {source}: give folders, lists, CSV, Parquet, tar or npz files")
+    elif kind.endswith((".txt", ".lst", ".csv")):
+        for line in lines(path, column):
+            listing.add(line)
+    else:
+        yield from _file(path, listing, column)
+
+
+def _file(path: str, listing: Listing, column: str | None) -> Iterator[Piece]:
+    kind = path.lower()
+    if kind.endswith(ENDINGS):
+        listing.add(path)
+    elif kind.endswith(ARCHIVES):
+        yield Piece("tar", path)
+    elif kind.endswith(".parquet"):
+        name, count = tables.column_in(path, column)
+        yield Piece("parquet", path, 0, count, name)
+    elif kind.endswith(".npz"):
+        yield Piece("npz", path, 0, arrays.length(path))
+    else:
+        known = ".txt .csv .parquet .tar .tar.gz .npz, or a picture"
+        raise Unsupported(f"{path} is no source of images: its name must end in {known}")
+
+
+def _cut(piece: Piece, size: int) -> Iterator[Piece]:
+    if piece.count is None:
+        yield piece
+        return
+    for start in range(0, piece.count, size):
+        yield Piece(piece.kind, piece.path, start, min(size, piece.count - start), piece.column)

@@ -1,0 +1,89 @@
+"""Rows of Parquet files: pictures as bytes, or their paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prood.errors import Damaged, Mismatch, Unsupported, first_line
+from prood.scoring.pictures import column_of
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+
+def opened(path: str) -> pq.ParquetFile:
+    """The file; only its footer is read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path, pre_buffer=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Damaged(f"cannot read {path} as Parquet ({_reason(error)}): remove it, or copy it again") from None
+
+
+def column_in(path: str, asked: str | None) -> tuple[str, int]:
+    """The column that holds images, and how many rows there are."""
+    import pyarrow as pa
+
+    with opened(path) as file:
+        schema = file.schema_arrow
+        try:
+            name = column_of(schema.names, asked)
+        except Mismatch as error:
+            raise Mismatch(f"{path}: {error} with --column") from None
+        kind = schema.field(name).type
+        good = pa.types.is_struct(kind) and {field.name for field in kind} & {"bytes", "path"}
+        if not good and not any(check(kind) for check in _checks(pa)):
+            raise Unsupported(f"{path} has {kind} in column {name!r}: it must hold pictures as bytes, or their paths")
+        return name, file.metadata.num_rows
+
+
+def rows(
+    path: str, column: str, start: int, count: int, size: int, *, paths: bool = False
+) -> Iterator[tuple[list[str], list[Any]]]:
+    """These rows; only the row groups that they are in are read. With `paths`, bytes are a path: it may be no text."""
+    import pyarrow as pa
+
+    with opened(path) as file:
+        groups, first, before = [], None, 0
+        for group in range(file.metadata.num_row_groups):
+            length = file.metadata.row_group(group).num_rows
+            if before < start + count and before + length > start:
+                groups.append(group)
+                first = before if first is None else first
+            before += length
+        place, end = first or 0, start + count
+        try:
+            for batch in file.iter_batches(batch_size=size, row_groups=groups, columns=[column], use_threads=False):
+                low, high = max(start - place, 0), min(end - place, len(batch))
+                if low < high:
+                    cells = batch.column(0).slice(low, high - low).to_pylist()
+                    found = [_cell(path, cell, place + low + number, paths) for number, cell in enumerate(cells)]
+                    yield [name for name, _ in found], [image for _, image in found]
+                place += len(batch)
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(f"cannot read {path} as Parquet ({_reason(error)}): copy it again") from None
+
+
+def _cell(path: str, cell: Any, row: int, paths: bool) -> tuple[str, Any]:
+    """The name of a row's image, and what there is of it; a path is relative to the file's folder."""
+    image = cell
+    if isinstance(cell, Mapping):
+        image = cell.get("path") if cell.get("bytes") is None else cell["bytes"]
+    if image is None or (isinstance(image, bytes) and not paths):
+        return f"{path}[{row}]", image
+    full = os.path.join(os.path.dirname(path), os.fsdecode(image))
+    return full, Path(full)
+
+
+def _checks(pa: Any) -> tuple[Any, ...]:
+    kinds = pa.types
+    return kinds.is_binary, kinds.is_large_binary, kinds.is_string, kinds.is_large_string
+
+
+def _reason(error: BaseException) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or first_line(error)

@@ -1,0 +1,49 @@
+"""Pictures in a tar archive, as WebDataset writes them, read from front to end."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, Self
+
+from prood.data.formats.folder import ENDINGS
+from prood.errors import first_line
+from prood.scoring.pictures import Fault
+
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+
+
+class _Entry(tarfile.TarInfo):
+    """As tarfile reads it, which takes a file that is cut at or inside a header for a whole one."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        if len(buf) != tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("it lacks its end mark")
+        return super().frombuf(buf, encoding, errors)
+
+
+def pictures(path: str, size: int) -> Iterator[tuple[list[str], list[Any]]]:
+    """All members that are pictures by their names. Where the archive is cut short, a last row says so."""
+    names: list[str] = []
+    images: list[Any] = []
+    fault: Fault | None = None
+    try:
+        with tarfile.open(path, "r|*", tarinfo=_Entry) as archive:
+            for member in archive:
+                if not member.isfile() or not member.name.lower().endswith(ENDINGS):
+                    continue
+                file = archive.extractfile(member)
+                images.append(b"" if file is None else file.read())
+                names.append(f"{path}::{member.name}")
+                if len(names) == size:
+                    yield names, images
+                    names, images = [], []
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        fault = Fault(f"the archive {path} is damaged here ({first_line(error)}): what follows is lost")
+    if fault is not None:
+        names.append(path)
+        images.append(fault)
+    if names:
+        yield names, images
