@@ -12,8 +12,8 @@ from prood.models import Gate
 from prood.report.markup import Axis, Chart, Html, element
 
 DOCS = Path(__file__).parent.parent
-RESULTS = DOCS.parent / "results" / "verdicts.json"
-TABLE = re.compile(r"(?<=<!-- made of results/verdicts.json -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+RESULTS = DOCS / "assets" / "verdicts.json"
+TABLE = re.compile(r"(?<=<!-- made of docs/assets/verdicts.json -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 SIZE = (700, 430)
 LOW, HIGH = -8.0, 8.0
 GATE = Gate((-6.0, 2.0, 6.0), (-9.0, -2.0, 5.5))

@@ -1,6 +1,7 @@
 """A detector that was saved decides as before."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -43,6 +44,7 @@ def test_files_with_the_words_of_before_are_read(model, digits, tmp_path):
     with safe_open(path, "pt") as opened:
         about = opened.metadata()["prood"]
     assert '"accept": 0.9' in about
+    about = re.sub(r', "sha256": "[0-9a-f]{64}"', "", about)  # nor had they a checksum
     save_file(load_file(path), path, {"prood": about.replace('"accept": 0.9', '"tpr": 0.9')})
     again = Detector.load(tmp_path / "saved")
     assert again.calibration is not None

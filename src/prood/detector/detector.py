@@ -68,8 +68,7 @@ class Detector:
         self.provable = None if isinstance(self.model, Gated) else 0.0
 
     def __repr__(self) -> str:
-        threshold = "no threshold" if self.threshold is None else f"threshold={self.threshold:.4g}"
-        return f"Detector({self.model!r}, {threshold}, device={str(self.device)!r})"
+        return f"Detector({self.model!r}, threshold={self.threshold}, device={str(self.device)!r})"
 
     @property
     def discriminator(self) -> Discriminator:
@@ -275,8 +274,8 @@ class Detector:
             raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
         if fault := constant(model):
             warn(f"{path}: {fault}")
-        names = about.classes if isinstance(model, ProoD) else None
-        detector = cls(model, threshold=about.threshold, classes=names, device=device)
+        classes = about.classes if isinstance(model, ProoD) else None
+        detector = cls(model, threshold=about.threshold, classes=classes, device=device)
         detector.accept = about.accept
         detector.provable = detector.provable if about.provable is None else about.provable
         calibration = files.calibration(Path(path), detector.model)

@@ -24,12 +24,12 @@ from prood.models.confidence import renamed
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
 from prood.models.wrapped.trust import trusting_code
-from prood.pretrained import MODEL_FILE, find, model_path
+from prood.pretrained import MODEL_FILE, RUN_FILE, find, model_path
 from prood.reading import json_of
 
 KEY, DIGEST = "prood", "sha256"
 
-__all__ = ["MODEL_FILE", "digest", "fingerprint", "load", "model_path", "read_metadata", "rounded", "save"]
+__all__ = ["MODEL_FILE", "RUN_FILE", "digest", "fingerprint", "load", "model_path", "read_metadata", "rounded", "save"]
 
 
 def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any) -> Metadata:

@@ -14,8 +14,7 @@ from torch import nn
 from prood.atomic import locked, write_bytes, write_text
 from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch
 from prood.models import MODEL_FILE
-from prood.models.files import digest
-from prood.pretrained import RUN_FILE
+from prood.models.files import RUN_FILE, digest
 from prood.reading import content, json_of, text
 
 
