@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from prood import bounds, processes
-from prood.bounds.radius import nested
+from prood.bounds.radius import Search, nested, radius_search
 from prood.detector import files
 from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
@@ -210,6 +210,10 @@ class Detector:
             return self._bound(some, eps, stop, **options)
 
         return _array(bounds.certified_radius(bound, images.to(self.device), self.rule.required, norm=norm))
+
+    def radius_search(self, images: Tensor, *, norm: bounds.Norm = "linf") -> Search:
+        """The same bisection step by step: a caller computes what it asks for, with `upper_bound`, in its own time."""
+        return radius_search(images, self.rule.required, norm=norm)
 
     def bound_of_g(
         self, images: Tensor, eps: float | Tensor, stop: float | None = None, **options: Unpack[bounds.Options]
