@@ -187,7 +187,7 @@ def serve(
     about = replace(about, price=_price(run, detector.threshold, detector.count))
     bound = server.bind(host, port)
     print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
-    server.serve(detector, options, about, host=host, bound=bound)
+    server.serve(detector, options, about, host=host, bound=bound, last=True)
 
 
 def _price(run: str, threshold: float | None, classes: int) -> tuple[dict[str, float], ...]:

@@ -142,8 +142,10 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     bound: socket.socket | None = None,
+    last: bool = False,
 ) -> None:
-    """Serve until a signal ends it. `bound` is a socket from `bind`, if the port is to be known before."""
+    """Serve until a signal ends it. `bound` is a socket from `bind`, if the port is to be known before. With `last` the
+    process ends with it."""
     options = options or Options()
     if options.hosts is None:
         options = replace(options, hosts=hosts_for(host, ()))
@@ -159,10 +161,12 @@ def serve(
     server = make_server(detector, options, about)
     with bound or bind(host, port) as listening:
         server.run(sockets=[listening])
-    if not server.service.ended:  # nothing ends a thread that computes; Python would wait for it
+    if not server.service.ended:
         logging.getLogger("prood.serve").error("the model was still busy at the end")
+    if last:  # Python would wait for a thread that computes, and take torch apart, for seconds on a busy machine
+        sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(0 if server.service.ended else 1)
 
 
 def make_server(detector: Detector, options: Options, about: About | None = None) -> Server:
