@@ -16,7 +16,6 @@ RESERVE = 128
 ACCEPTED = 128
 """Connections that are accepted in one turn of the loop, before any of them is counted."""
 QUIET_S = 60.0
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 log = logging.getLogger("prood.serve")
 
 
@@ -95,7 +94,6 @@ def impatient(seconds: float, connections: int) -> type[H11Protocol]:
             super().connection_made(Gathered(transport, self.loop))  # type: ignore[arg-type]
             self._deadline = self.loop.call_later(seconds, self.transport.close)
             if len(self.connections) > connections:
-                self.transport.write(_FULL)
                 self.transport.close()
 
         def data_received(self, data: bytes) -> None:
