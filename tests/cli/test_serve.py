@@ -53,7 +53,7 @@ def test_it_says_what_where_and_with_which_limits(run, served):
     assert (options.batch, options.rate, options.images, options.token) == (5, 2.5, 3, "secret")
     assert set(options.hosts) == {"localhost", "127.0.0.1", "::1"}
     assert (detector.threshold, about.eps, detector.accept) == (0.7, 0.1, 0.95)
-    assert rest == {"host": "127.0.0.1", "access_log": False}
+    assert rest == {"host": "127.0.0.1", "last": True}
 
 
 def test_a_threshold_of_ones_own_has_no_rate(run, served):

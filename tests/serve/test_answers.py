@@ -12,7 +12,7 @@ from PIL import Image
 from prood import data
 from prood.detector import Detector
 from prood.models import ProoD, discriminator, open_classifier
-from prood.serve import About, Options, create_app
+from prood.serve import About, create_app
 
 CLOSE = 1e-6  # another batch rounds otherwise
 
@@ -144,43 +144,6 @@ def test_more_attacks_than_allowed_are_told_to_come_again(service, files):
     assert client.picture("/v1/attack?steps=2", files[0]).status_code == 200
 
 
-def test_an_attack_ends_when_nobody_waits_for_it(detector, files):
-    app = create_app(detector, Options(attack_steps=10**6))
-    sent = []
-
-    async def main():
-        gone = asyncio.Event()
-        messages = [{"type": "http.request", "body": files[0], "more_body": False}]
-
-        async def receive():
-            if messages:
-                return messages.pop()
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message):
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v1/attack",
-            "query_string": b"steps=1000000&eps=0.02",
-            "headers": [(b"content-type", b"image/png")],
-            "client": None,
-            "server": None,
-        }
-        work = asyncio.ensure_future(app(scope, receive, send))
-        while not app.state.service._attacks:
-            await asyncio.sleep(0.01)
-        gone.set()
-        await asyncio.wait_for(work, 60)
-
-    asyncio.run(main())
-    assert sent[0]["status"] == 400
-    app.state.service.close()
-
-
 def test_an_attack_above_its_certificate_is_no_answer(client, files, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert client.picture("/v1/attack?eps=0.1&steps=5", files[0]).status_code == 200
@@ -255,7 +218,8 @@ def test_requests_that_come_together_share_passes_and_keep_their_answers(service
     passes = {line.split()[0]: float(line.split()[1]) for line in text.splitlines() if not line.startswith("#")}
     assert passes['prood_batch_rows_sum{work="predict"}'] == 50
     assert passes['prood_batch_rows_count{work="predict"}'] < 20
-    assert passes['prood_batch_rows_count{work="bound"}'] < 8
+    # The steps of ten searches for a radius are among them.
+    assert passes['prood_batch_rows_sum{work="bound"}'] > 5 * passes['prood_batch_rows_count{work="bound"}']
 
 
 @pytest.mark.slow
@@ -306,7 +270,7 @@ def test_an_attack_does_not_outlive_its_request(detector, images):
     service = create_app(detector).state.service
 
     async def main():
-        work = asyncio.ensure_future(service.attack(images[0], 0.02, 5_000, asyncio.Event().wait))
+        work = asyncio.ensure_future(service.attack(images[0], 0.02, 5_000))
         while not service._attacks:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # it is running

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 
+from prood.serve import batching
 from prood.serve.answer import Refused
 from prood.serve.batching import Batcher, Turns
 from prood.serve.options import Options
@@ -29,9 +31,13 @@ class Slow:
         return double(rows, numbers)
 
 
-def batcher(lanes=None, *, batch=8, wait_ms=0.0, queue=100):
-    options = Options(batch=batch, wait_ms=wait_ms, queue=queue)
-    return Batcher(lanes or {"double": double}, options, Turns(), lambda lane, rows: None)
+def batcher(lanes=None, *, batch=8, wait_ms=0.0, known=True, **limits):
+    """With `known`, passes of this size were seen before, and cost next to nothing."""
+    options = Options(batch=batch, wait_ms=wait_ms, **limits)
+    found = Batcher(lanes or {"double": double}, options, Turns(), lambda lane, rows: None)
+    for lane in found._lanes.values() if known else ():
+        lane.cost.add(batch, 1e-6)
+    return found
 
 
 def rows(*values):
@@ -76,7 +82,7 @@ def test_a_batch_of_one_gathers_nothing():
         queue.close()
 
     asyncio.run(main())
-    assert [values for _, values in passes] == [[0], [0], [1], [1], [2], [2]]
+    assert [values for _, values in passes] == [[0], [1], [2], [0], [1], [2]]
 
 
 def test_a_request_waits_for_others_but_not_for_ever():
@@ -138,41 +144,133 @@ def test_nobody_fails_because_of_a_neighbour():
     assert again["twice"] == 8
 
 
-def test_lanes_take_turns():
+def test_predictions_come_first_and_proofs_are_not_starved():
+    """A fifth of the time is the proofs'; a lane that had nothing to do has saved up none of it."""
     passes = []
-    works = {name: Slow(name, passes) for name in ("quick", "long")}
+
+    def lane(name):
+        def work(rows, numbers):
+            passes.append(name)
+            time.sleep(0.01)
+            return double(rows, numbers)
+
+        return work
 
     async def main():
-        queue = batcher(works, batch=1)
-        tasks = [asyncio.ensure_future(queue.run("long", rows(1.0, 2.0, 3.0)))]
+        queue = batcher({"predict": lane("predict"), "bound": lane("bound")}, batch=1)
+        await asyncio.gather(*(queue.run("predict", rows(1.0)) for _ in range(20)))
+        passes.clear()
+        tasks = [asyncio.ensure_future(queue.run("bound", torch.ones(10, 1)))]
         await until(lambda: passes)
-        tasks += [asyncio.ensure_future(queue.run("quick", rows(value))) for value in (7.0, 8.0)]
-        await until(lambda: queue.waiting == 4)
-        for work in works.values():
-            work.gate.set()
+        tasks += [asyncio.ensure_future(queue.run("predict", rows(1.0))) for _ in range(16)]
         await asyncio.gather(*tasks)
         queue.close()
 
     asyncio.run(main())
-    assert [lane for lane, _ in passes] == ["long", "quick", "long", "quick", "long"]
+    during = passes[1 : passes.index("predict") + 20]
+    assert passes.index("predict") <= 2
+    assert 2 <= during.count("bound") <= 6
 
 
-def test_a_full_queue_refuses_and_an_empty_one_takes_what_is_allowed():
+def test_a_long_request_leaves_room_for_short_ones_in_every_pass():
     passes = []
     work = Slow("slow", passes)
 
     async def main():
-        queue = batcher({"slow": work}, batch=2, queue=3)
-        tasks = [asyncio.ensure_future(queue.run("slow", rows(*range(6))))]  # more than the queue, but nothing waits
+        queue = batcher({"slow": work}, batch=4)
+        tasks = [asyncio.ensure_future(queue.run("slow", torch.zeros(12, 1)))]
         await until(lambda: passes)
-        assert queue.waiting == 4
-        with pytest.raises(Refused) as refused:
-            await queue.run("slow", rows(9.0))
-        assert refused.value.status == 503
+        tasks.append(asyncio.ensure_future(queue.run("slow", rows(1.0))))
+        await until(lambda: queue.waiting == 9)
         work.gate.set()
         await asyncio.gather(*tasks)
-        assert (await queue.run("slow", rows(9.0)))["twice"] == 18
         queue.close()
+
+    asyncio.run(main())
+    assert [1.0 in values for _, values in passes][:2] == [False, True]
+    assert sum(len(values) for _, values in passes) == 13
+
+
+def test_passes_are_bounded_in_time():
+    """Nothing is known at first: so a pass has one row, then twice as many, up to what fits."""
+    sizes = []
+
+    def slow(some, numbers):
+        sizes.append(len(some))
+        time.sleep(0.02 * len(some))
+        return double(some, numbers)
+
+    async def main():
+        queue = batcher({"slow": slow}, batch=64, known=False, pass_s=0.1)
+        found = await queue.run("slow", torch.arange(30.0)[:, None])
+        queue.close()
+        return found["twice"].tolist()
+
+    assert asyncio.run(main()) == [2 * n for n in range(30)]
+    assert sizes[:2] == [1, 2]
+    assert max(sizes) <= 8
+    assert max(sizes[4:]) <= 6
+
+
+def test_what_would_take_too_long_is_not_accepted():
+    async def main():
+        queue = batcher(known=False, deadline_s=10.0)
+        with queue.promise("double", 10**6):  # nobody knows yet
+            pass
+        queue._lanes["double"].cost.add(1, 1.0)
+        with (
+            pytest.raises(Refused, match="about 11 seconds, of 10: send fewer") as refused,
+            queue.promise("double", 11),
+        ):
+            pass
+        assert refused.value.status == 413
+        with queue.promise("double", 6):
+            with pytest.raises(Refused, match="too many requests are waiting") as refused, queue.promise("double", 6):
+                pass
+            assert refused.value.status == 503
+        with queue.promise("double", 6):
+            assert queue.promised == 6
+        assert queue.promised == 0
+
+    asyncio.run(main())
+
+
+def test_nobody_computes_what_nobody_waits_for():
+    passes = []
+    work = Slow("slow", passes)
+
+    async def main():
+        queue = batcher({"slow": work}, batch=2)
+        first = asyncio.ensure_future(queue.run("slow", torch.zeros(100, 1)))
+        await until(lambda: passes)
+        other = asyncio.ensure_future(queue.run("slow", rows(1.0)))
+        await until(lambda: queue.waiting == 99)
+        first.cancel()
+        await until(lambda: queue.waiting == 1)
+        work.gate.set()
+        assert (await other)["twice"] == 2
+        queue.close()
+
+    asyncio.run(main())
+    assert len(passes) == 2
+
+
+def test_a_stuck_pass_is_noticed(monkeypatch):
+    monkeypatch.setattr(batching, "STUCK_S", 0.05)
+    passes = []
+    work = Slow("slow", passes)
+
+    async def main():
+        queue = batcher({"slow": work})
+        assert not queue.stuck
+        task = asyncio.ensure_future(queue.run("slow", rows(1.0)))
+        await until(lambda: passes)
+        await until(lambda: queue.stuck)
+        assert not queue.close(0.01)
+        work.gate.set()
+        await task
+        assert not queue.stuck
+        assert queue.close()
 
     asyncio.run(main())
 

@@ -1,5 +1,6 @@
 """The service on a real socket: bodies without a length or with a wrong one, slow clients, and an orderly end."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from prood.errors import BadValue, NoAccess, Unsupported
 from prood.models import MODEL_FILE, save
 from prood.serve import About, Options
+from prood.serve.connection import ACCEPTED, RESERVE, Quiet, descriptors
 from prood.serve.server import announcement, bind, hosts_for, is_loopback, loaded, make_server, read_token
 
 
@@ -130,6 +133,85 @@ def test_a_body_that_was_refused_is_not_read_for_ever(start):
         assert closed_while_sending(connection, b"x" * 1000)
 
 
+def test_two_ways_to_tell_the_length_are_refused(start, files):
+    """A proxy and the service may each believe another one: what is left over would be somebody else's request."""
+    port = start()
+    sent = head(len(files[0]), b"Transfer-Encoding: chunked\r\n") + chunked(files[0])
+    answer = exchange(port, sent + b"GET /v1/model HTTP/1.1\r\nHost: localhost\r\n\r\n", end=True)
+    assert status(answer) == 400
+    assert "Content-Length and a Transfer-Encoding" in error(answer)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close" in answer.lower()
+
+
+def test_more_connections_than_allowed_are_closed(start):
+    port = start(connections=5)
+    idle = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(5)]
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as one_more:
+        assert one_more.recv(100) == b""
+    for one in idle:
+        one.close()
+    time.sleep(0.5)
+    assert status(exchange(port, once(b"/healthz"))) == 200
+
+
+def until_status(port, wanted):
+    for _ in range(200):
+        answer = exchange(port, once(b"/healthz"), end=True)
+        if status(answer) == wanted:
+            return
+        time.sleep(0.02)
+    raise AssertionError(answer)
+
+
+@pytest.mark.parametrize("path", [b"/v1/predict", b"/v1/certify", b"/v1/attack?steps=100000&eps=0.02"])
+def test_work_ends_when_its_client_hangs_up(start, files, path):
+    """Also that of requests that only wait."""
+    port = start(wait_ms=60_000, attack_steps=100_000)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(head(len(files[0]), path=path) + files[0])
+        until_metric(port, "prood_attacks 1" if b"attack" in path else "prood_queue_rows 1")
+    until_metric(port, f'path="{path.partition(b"?")[0].decode()}",status="499"}} 1')
+    for gauge in ("prood_queue_rows 0", "prood_attacks 0", "prood_queue_seconds 0", "prood_requests_in_flight 1"):
+        until_metric(port, gauge)
+
+
+def once(path):
+    return b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+def until_metric(port, line):
+    for _ in range(1000):
+        found = exchange(port, once(b"/metrics"), end=True).decode()
+        if line + "\n" in found:
+            return
+        time.sleep(0.02)
+    raise AssertionError(found)
+
+
+def test_the_descriptors_bound_the_connections(monkeypatch):
+    resource = pytest.importorskip("resource")
+    limits = [(1024, 1024)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limits.insert(0, wanted))
+    assert descriptors(4096) == 1024 - RESERVE - ACCEPTED
+    assert descriptors(100) == 100
+    limits[0] = (1024, 10_000)
+    assert descriptors(4096) == 4096
+    assert limits[0] == (4096 + RESERVE + ACCEPTED, 10_000)
+
+
+def test_what_cannot_be_accepted_is_one_line_a_minute(caplog):
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(Quiet())
+    for _ in range(1000):
+        loop.call_exception_handler({"message": "socket.accept() out of system resource", "exception": OSError(24, "")})
+    assert len(caplog.records) == 1
+    loop.call_exception_handler({"message": "something else"})
+    assert len(caplog.records) == 2
+    loop.close()
+
+
 def closed_while_sending(connection, part):
     """Whether the service closes the connection although bytes keep coming; within some twenty seconds."""
     connection.settimeout(0.05)
@@ -152,43 +234,62 @@ def run(detector, tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
-def test_sigterm_finishes_what_was_accepted(run, files):
-    command = [sys.executable, "-m", "prood", "serve", str(run), "--port", "0", "--wait-ms", "1500", "--threads", "1"]
+@contextmanager
+def served(run, *words):
+    """`prood serve` in a process of its own; the process and its port."""
+    command = [sys.executable, "-m", "prood", "serve", str(run), "--port", "0", "--threads", "1", *words]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         lines = [server.stdout.readline() for _ in range(4)]
         assert "small: 8 classes, images 1×28×28, rejects below a confidence of 0.5 (accepts 90%" in lines[0]
         port = int(re.search(r"http://localhost:(\d+)/\n", lines[1])[1])
         assert "/docs" in lines[2]
-        until = time.monotonic() + 60
-        while True:
-            try:
-                answer = exchange(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                break
-            except ConnectionError:
-                assert time.monotonic() < until
-        assert status(answer) == 200
-        assert status(exchange(port, b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n")) == 400
+        yield server, port
+    finally:
+        server.kill()
+        server.communicate()
+
+
+@pytest.mark.slow
+def test_sigterm_finishes_what_was_accepted(run, files):
+    with served(run, "--wait-ms", "1500", "--grace-s", "1") as (server, port):
+        assert status(exchange(port, b"GET /v1/model HTTP/1.1\r\nHost: evil.example\r\n\r\n")) == 400
+        assert status(exchange(port, b"GET /healthz HTTP/1.1\r\nHost: 10.1.1.1\r\n\r\n")) == 200
         answers = []
         sent = head(len(files[0])) + files[0]
-        clients = [threading.Thread(target=lambda: answers.append(exchange(port, sent))) for _ in range(5)]
+        clients = [threading.Thread(target=lambda: answers.append(exchange(port, sent))) for _ in range(3)]
         for client in clients:
             client.start()
-        metrics = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        while b"prood_queue_rows 5" not in exchange(port, metrics):
-            assert time.monotonic() < until
+        until_metric(port, "prood_queue_rows 3")
         os.kill(server.pid, signal.SIGTERM)
+        until_status(port, 503)  # not ready, and …
+        answers.append(exchange(port, sent))  # … still there
         for client in clients:
             client.join(30)
-        assert [status(answer) for answer in answers] == [200] * 5
+        assert [status(answer) for answer in answers] == [200] * 4
+        assert b"connection: close" in answers[-1].lower()
         assert server.wait(30) == 0
         assert server.stderr.read() == ""
         with pytest.raises(ConnectionError):
             exchange(port, sent)
-    finally:
-        server.kill()
-        server.communicate()
+
+
+@pytest.mark.slow
+def test_the_time_to_finish_is_kept(run, files):
+    """Whatever is waiting: it is told so, and its work is dropped."""
+    with served(run, "--wait-ms", "60000", "--grace-s", "0", "--drain-s", "1") as (server, port):
+        answers = []
+        sent = head(len(files[0])) + files[0]
+        client = threading.Thread(target=lambda: answers.append(exchange(port, sent)))
+        client.start()
+        until_metric(port, "prood_queue_rows 1")
+        begun = time.monotonic()
+        os.kill(server.pid, signal.SIGTERM)
+        assert server.wait(30) == 0
+        assert time.monotonic() - begun < 1 + 2
+        client.join(30)
+        assert status(answers[0]) == 503
+        assert "Traceback" not in server.stderr.read()
 
 
 def test_a_port_in_use_and_addresses_that_are_none():

@@ -1,5 +1,7 @@
 """Who may ask, by which name and how often; and what every answer carries."""
 
+import json
+
 import pytest
 
 from prood.errors import BadValue
@@ -89,28 +91,61 @@ def test_a_bucket_is_filled_again_and_others_have_their_own():
     assert len(rates._buckets) == CLIENTS
 
 
-def test_while_it_drains_nothing_new_is_taken(refused, client, files):
+def test_while_it_drains_it_is_not_ready_and_still_answers(client, files):
+    """A balancer needs a moment to notice; and whoever is answered is told to come back by another connection."""
     service = client.app.state.service
     assert client.get("/healthz").json() == {"status": "ok"}
+    assert "connection" not in client.get("/v1/model").headers
     service.draining = True
-    answered = refused(client.picture("/v1/predict", files[0]), 503, "shutting down")
-    assert answered.headers["retry-after"] == "1"
-    assert client.get("/healthz").status_code == 503
+    answered = client.picture("/v1/predict", files[0])
+    assert (answered.status_code, answered.headers["connection"]) == (200, "close")
+    assert (client.get("/healthz").status_code, client.get("/healthz").json()) == (503, {"status": "draining"})
     assert client.get("/v2/health/ready").status_code == 503
+    assert client.get("/v2/models/small/ready").status_code == 503
     assert client.get("/v2/health/live").status_code == 200
     assert client.get("/v1/model").status_code == 200
 
 
-def test_a_full_queue_says_so(refused, service, files):
-    client = service(queue=1, batch=1)
-    send = {"content": files[0], "headers": IMAGE}
-    found = client.many([("POST", "/v1/predict", send)] * 30)
-    statuses = [answered.status_code for answered in found]
-    assert set(statuses) == {200, 503}
-    for answered in found:
-        if answered.status_code == 503:
-            refused(answered, 503, "too many requests are waiting")
-            assert answered.headers["retry-after"] == "1"
+def test_readiness_notices_a_model_that_is_stuck(client, files, monkeypatch):
+    monkeypatch.setattr(type(client.app.state.service.batcher), "stuck", True)
+    assert client.get("/healthz").json() == {"status": "stuck"}
+    assert client.get("/v2/health/ready").status_code == 503
+    assert client.get("/v2/health/live").status_code == 200
+
+
+def test_health_and_metrics_are_answered_by_any_name(refused, service):
+    """A kubelet calls a container by its address."""
+    client = service(hosts=("guard.example",), token="secret")
+    for path in ("/healthz", "/v2/health/live", "/v2/health/ready"):
+        assert client.get(path, headers={"host": "10.1.2.3:8000"}).status_code == 200
+    refused(client.get("/metrics", headers={"host": "10.1.2.3:8000"}), 401, "token")
+    headers = {"host": "10.1.2.3:8000", "authorization": "Bearer secret"}
+    assert client.get("/metrics", headers=headers).status_code == 200
+    refused(client.get("/v1/model", headers=headers), 400, "host name")
+
+
+def test_a_request_has_a_deadline(refused, service, files, monkeypatch):
+    client = service(deadline_s=0.2, wait_ms=10_000)
+    assert client.picture("/v1/predict", files[0]).status_code == 200  # the first one shows what a pass costs
+    refused(client.picture("/v1/predict", files[0]), 503, "longer than 0.2 seconds")
+    assert client.app.state.service.batcher.waiting == 0
+
+
+def test_every_answer_has_an_id(client):
+    assert client.get("/v1/model", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    for odd in ("a b", "x" * 65, '"}{'):
+        assert len(client.get("/v1/model", headers={"x-request-id": odd}).headers["x-request-id"]) == 32
+
+
+def test_the_access_log_is_json(service, files, caplog):
+    client = service(access_log=True)
+    with caplog.at_level("INFO", "prood.access"):
+        client.post("/v1/predict", content=files[0], headers=IMAGE | {"x-request-id": "one"})
+        client.get('/a"b%0Ac')
+    first, second = (json.loads(record.message) for record in caplog.records if record.name == "prood.access")
+    assert (first["id"], first["path"], first["status"], first["method"]) == ("one", "/v1/predict", 200, "POST")
+    assert 0 < first["seconds"] < 60
+    assert second["status"] == 404
 
 
 def test_more_requests_than_are_worked_on_at_once(service, files):

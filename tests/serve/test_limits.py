@@ -2,10 +2,14 @@
 
 import asyncio
 import base64
+import io
 import json
+import tracemalloc
+from urllib.parse import quote
 
 import numpy as np
 import pytest
+from PIL import Image
 
 IMAGE = {"content-type": "image/png"}
 
@@ -18,7 +22,7 @@ IMAGE = {"content-type": "image/png"}
         ("[]", "no object"),
         ("\xff", "no JSON"),
         ('{"images": NaN}', "NaN is no JSON number"),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 1_500, "nested too deeply"),
         ("{}", "no images"),
         ('{"images": []}', "no images"),
         ('{"images": "abc"}', "no images"),
@@ -154,3 +158,81 @@ def test_the_wrong_method(refused, client):
     answered = refused(client.get("/v1/predict"), 405, "another method")
     assert answered.headers["allow"] == "POST"
     refused(client.post("/v1/model"), 405, "another method")
+
+
+PIXELS = [[[0.5] * 28] * 28]
+
+
+def test_json_with_more_values_than_images_have_is_not_even_read(refused, client):
+    """Python reads JSON in one go: 8 MB of empty lists would hold up everybody for two seconds."""
+    for body in ("[" * 100_000, '{"images": [' + "[]," * 100_000 + "[]]}", '{"images": [' + "0," * 100_000 + "0]}"):
+        headers = {"content-type": "application/json"}
+        refused(client.post("/v1/predict", content=body, headers=headers), 413, "more values or lists")
+        refused(client.post("/v2/models/small/infer", content=body, headers=headers), 413, "more values or lists")
+
+
+def test_text_among_pixels_never_reaches_numpy(refused, client):
+    """It would make every entry as wide as the longest text: gigabytes."""
+    text = "x" * 1_000_000
+    image = [[[*[0.5] * 27, text], *[[0.5] * 28] * 27]]
+    tensor = {"name": "images", "shape": [1, 1, 28, 28], "datatype": "FP32", "data": [text, *[0.5] * 783]}
+    tracemalloc.start()
+    try:
+        refused(client.post("/v1/predict", json={"images": [image]}), 400, "no list of numbers")
+        refused(client.post("/v2/models/small/infer", json={"inputs": [tensor]}), 400, "no list of 784 numbers")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 50e6
+
+
+@pytest.mark.parametrize("wrong", [True, 10**400, None, "1"])
+def test_only_numbers_are_pixels(refused, client, wrong):
+    image = [[[*[0.5] * 27, wrong], *[[0.5] * 28] * 27]]
+    refused(client.post("/v1/predict", json={"images": [image]}), 400, "no list of numbers")
+
+
+@pytest.mark.parametrize("eps", ["１", "1_0", " 0.1", "0.1 ", "inf", "+-1", "0x1", "1e", ".", "0." + "0" * 50, "1//2"])
+def test_numbers_are_plain_decimals(refused, client, files, eps):
+    address = f"/v1/certify?radius=false&eps={quote(eps)}"
+    refused(client.picture(address, files[0]), 400, "no number for eps")
+    refused(client.post("/v1/certify", json={"images": [PIXELS], "eps": eps}), 400, "no number for eps")
+
+
+@pytest.mark.parametrize("eps", ["0.1", ".5", "1.", "+0.25", "1e-3", "1E-3", "8/255"])
+def test_these_are(client, files, eps):
+    assert client.picture(f"/v1/certify?radius=false&eps={quote(eps)}", files[0]).status_code == 200
+
+
+def test_bytes_in_flight_are_limited(refused, service, files):
+    client = service(held_bytes=200_000)
+    large = files[0] + bytes(150_000)  # a viewer ignores what stands behind a picture
+
+    async def held(gate):
+        yield large[:-1]
+        await gate.wait()
+        yield large[-1:]
+
+    async def main():
+        gate, http = asyncio.Event(), client.http
+        first = asyncio.ensure_future(http.post("/v1/predict", content=held(gate), headers=IMAGE))
+        while not client.app.state.service.intake.held.bytes:
+            await asyncio.sleep(0.01)
+        full = await http.post("/v1/predict", content=large, headers=IMAGE)
+        small = await http.post("/v1/predict", content=files[0], headers=IMAGE)
+        gate.set()
+        return await first, full, small
+
+    first, full, small = asyncio.run_coroutine_threadsafe(main(), client.loop).result(60)
+    refused(full, 503, "too many large requests")
+    assert (first.status_code, small.status_code) == (200, 200)
+    assert client.app.state.service.intake.held.bytes == 0
+
+
+def test_the_pictures_of_a_request_have_a_limit_together(refused, service):
+    client = service(pixels=10_000)
+    file = io.BytesIO()
+    Image.new("L", (100, 100)).save(file, "PNG")
+    text = base64.b64encode(file.getvalue()).decode()
+    assert client.post("/v1/predict", json={"images": [text] * 4}).status_code == 200
+    refused(client.post("/v1/predict", json={"images": [text] * 5}), 413, "more than 40000 pixels together")

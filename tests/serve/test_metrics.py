@@ -48,8 +48,9 @@ def test_requests_verdicts_and_passes_are_counted(client, detector, files, image
     accepted = int(detector.predict(images[:5]).accepted.sum() + detector.predict(images[:1]).accepted.sum())
     assert samples['prood_images_total{verdict="accepted"}'] == accepted
     assert samples['prood_images_total{verdict="rejected"}'] == 6 - accepted
-    assert samples['prood_batch_rows_sum{work="bound"}'] == 2
-    assert samples['prood_batch_rows_sum{work="radius"}'] == 1
+    assert samples['prood_batch_rows_sum{work="bound"}'] >= 2 + 1  # one ball at least says that there is no radius
+    assert samples["prood_queue_seconds"] == 0
+    assert samples["prood_held_bytes"] == 0
     assert samples["prood_queue_rows"] == 0
     assert samples["prood_requests_in_flight"] == 1  # this one
     assert samples["prood_attacks"] == 0

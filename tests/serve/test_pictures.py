@@ -1,14 +1,19 @@
 """Pictures from strangers: none at all, cut short, far too large, or moving."""
 
+import asyncio
+import base64
 import io
 import struct
+import weakref
 import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from prood.serve.pictures import overlong_jpeg, webp_size
+from prood.serve import pictures as room
+from prood.serve.intake import Room
+from prood.serve.pictures import SEGMENTS, header_size, overlong_jpeg, webp_size
 
 
 def png_header(width, height):
@@ -136,3 +141,60 @@ def test_the_size_of_a_webp_is_read_from_its_header(size):
     assert file.getvalue()[12:16] == b"VP8 "
     assert webp_size(file.getvalue()) == size
     assert webp_size(b"RIFF0000WEBP") is None
+
+
+def test_a_png_of_too_many_chunks(refused, client, files):
+    empty = struct.pack(">I", 0) + b"teXt" + struct.pack(">I", zlib.crc32(b"teXt"))
+    place = len(files[0]) - 12  # before the end
+    assert client.picture("/v1/predict", files[0][:place] + 1000 * empty + files[0][place:]).status_code == 200
+    many = files[0][:place] + SEGMENTS * empty + files[0][place:]
+    refused(client.picture("/v1/predict", many), 400, "more than 10000 chunks")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "WEBP"])
+def test_the_header_tells_the_size(kind):
+    file = io.BytesIO()
+    Image.new("RGB", (300, 20)).save(file, kind, **({"lossless": True} if kind == "WEBP" else {}))
+    assert header_size(file.getvalue()) == (300, 20)
+    for length in range(40):
+        header_size(file.getvalue()[:length])  # whatever is missing
+
+
+def test_one_picture_at_a_time_is_there_in_full(service, monkeypatch):
+    """A WebP of a few hundred bytes takes 24 bytes a pixel as soon as it is opened."""
+    file = io.BytesIO()
+    Image.new("RGBA", (400, 400)).save(file, "WEBP", lossless=True)
+    assert len(file.getvalue()) < 500
+    alive, most = set(), [0]
+    true = room.opened
+
+    def opened(*given):
+        picture = true(*given)
+        alive.add(id(picture))
+        most[0] = max(most[0], len(alive))
+        weakref.finalize(picture, alive.discard, id(picture))
+        return picture
+
+    monkeypatch.setattr("prood.serve.intake.opened", opened)
+    client = service(decoding_bytes=24 * 400 * 400)
+    text = base64.b64encode(file.getvalue()).decode()
+    found = client.many([("POST", "/v1/predict", {"json": {"images": [text] * 4}})] * 3)
+    assert [answered.status_code for answered in found] == [200] * 3
+    assert most == [1]
+
+
+def test_room_is_given_in_order_and_given_back():
+    async def main():
+        room, order = Room(10), []
+
+        async def take(name, wanted):
+            async with room.taken(wanted):
+                order.append(name)
+                await asyncio.sleep(0.01)
+
+        large = [asyncio.ensure_future(take(name, wanted)) for name, wanted in (("a", 6), ("b", 99), ("c", 1))]
+        await asyncio.gather(*large)
+        assert order == ["a", "b", "c"]
+        assert room._left == 10
+
+    asyncio.run(main())

@@ -1,7 +1,7 @@
 """The certified radius of an image, and the bound as a function of the radius."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from prood.errors import BadValue
 
 Bound = Callable[[Tensor, Tensor], Tensor]
 """(images, eps) → bounds, with a radius for each image."""
+
+Search = Generator[tuple[Tensor, Tensor], Tensor, Tensor]
+"""Yields the images and radii to be bounded next, is sent their bounds, and returns the radii that it found."""
 
 
 def certified_radius(
@@ -22,12 +25,33 @@ def certified_radius(
     largest: float | None = None,
     steps: int | None = None,
 ) -> Tensor:
+    """The certified radius of each image by this bound: `radius_search`, carried out at once."""
+    search = radius_search(images, threshold, norm=norm, largest=largest, steps=steps)
+    try:
+        asked = next(search)
+        while True:
+            asked = search.send(bound(*asked))
+    except StopIteration as end:
+        found: Tensor = end.value
+        return found
+
+
+def radius_search(
+    images: Tensor,
+    threshold: float,
+    *,
+    norm: Norm = "linf",
+    largest: float | None = None,
+    steps: int | None = None,
+) -> Search:
     """The largest radius found at which each image's bound stays below `threshold`; float64, shape (N,).
 
     By bisection on [0, largest], all images at once, to within largest/2^steps. Unless said otherwise, `largest` covers
     all of [0, 1]^d in this `norm`, and the steps end within a millionth. What is proven at a radius holds at
     every smaller one, for its ball contains theirs, whether or not the bound itself is monotone. Where the bound
     is not below the threshold at radius 0 there is nothing to certify: NaN.
+
+    A generator: whoever carries it out may do other work between two steps.
     """
     if largest is None:
         pixels = images[0].numel() if len(images) else 1
@@ -42,12 +66,12 @@ def certified_radius(
     if not len(images):
         return proven
     failed = torch.full_like(proven, largest)
-    rejected = bound(images, proven) < threshold
-    everywhere = rejected & (bound(images, failed) < threshold)
+    rejected = (yield images, proven) < threshold
+    everywhere = rejected & ((yield images, failed) < threshold)
     open_rows = (rejected & ~everywhere).nonzero().squeeze(1)
     for _ in range(steps if len(open_rows) else 0):
         middle = 0.5 * (proven[open_rows] + failed[open_rows])
-        holds = bound(images[open_rows], middle) < threshold
+        holds = (yield images[open_rows], middle) < threshold
         proven[open_rows] = torch.where(holds, middle, proven[open_rows])
         failed[open_rows] = torch.where(holds, failed[open_rows], middle)
     proven[everywhere] = largest

@@ -138,18 +138,21 @@ def serve(
     threshold: Annotated[float | None, Option(help="Reject below this confidence; else the model's own.")] = None,
     batch: Annotated[int, Option(help="Images of one forward pass; 1 gathers nothing.", min=1)] = 64,
     wait_ms: Annotated[float, Option(help="How long a request waits for others.", min=0)] = 5.0,
-    queue: Annotated[int, Option(help="Images that may wait before it is busy.", min=1)] = 2048,
+    deadline_s: Annotated[float, Option(help="Seconds of a request, with all that waits before it.", min=1)] = 60.0,
     body_bytes: Annotated[int, Option(help="Size of a request.", min=1)] = 8 * 2**20,
     pixels: Annotated[int, Option(help="Size of a picture.", min=1)] = 25_000_000,
     images: Annotated[int, Option(help="Pictures of a request.", min=1)] = 32,
     attack_steps: Annotated[int, Option(help="Steps of an attack.", min=1)] = 200,
     rate: Annotated[float, Option(help="Requests a second of one client; 0: no limit.", min=0)] = 0.0,
     body_s: Annotated[float, Option(help="Seconds to send a request.", min=0.1)] = 30.0,
-    drain_s: Annotated[float, Option(help="Seconds to finish what was accepted.", min=1)] = 30.0,
+    grace_s: Annotated[
+        float, Option(help="Seconds after SIGTERM in which it is not ready and still takes requests.", min=0)
+    ] = 3.0,
+    drain_s: Annotated[float, Option(help="Seconds from SIGTERM to the end, at most.", min=1)] = 30.0,
     threads: Annotated[int | None, Option(help="Processor cores for the model; else all.", min=1)] = None,
     device: Device = None,
     trust_code: TrustCode = False,
-    access_log: Annotated[bool, Option(help="A line for every request.")] = False,
+    access_log: Annotated[bool, Option(help="Write a line of JSON for every request.")] = False,
 ) -> None:
     """Serve a detector over HTTP, with a page to try it: predict, certify, attack.
 
@@ -173,16 +176,18 @@ def serve(
     options = Options(
         batch=batch,
         wait_ms=wait_ms,
-        queue=queue,
+        deadline_s=deadline_s,
         body_bytes=body_bytes,
         pixels=pixels,
         images=images,
         attack_steps=attack_steps,
         rate=rate,
         body_s=body_s,
+        grace_s=grace_s,
         drain_s=drain_s,
         token=server.read_token(token_file),
         hosts=server.hosts_for(host, tuple(allow_host or ())),
+        access_log=access_log,
     )
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
@@ -190,7 +195,7 @@ def serve(
     about = replace(about, price=_price(run, detector.threshold, detector.count))
     bound = server.bind(host, port)
     print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
-    server.serve(detector, options, about, host=host, bound=bound, access_log=access_log)
+    server.serve(detector, options, about, host=host, bound=bound, last=True)
 
 
 def _price(run: str, threshold: float | None, classes: int) -> tuple[dict[str, float], ...]:

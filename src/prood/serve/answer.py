@@ -8,6 +8,8 @@ from starlette.responses import Response
 from prood.errors import ProodError
 
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+GONE = 499
+"""The status that is counted for a client that hung up; nobody is sent it."""
 
 
 class Refused(ProodError):

@@ -17,7 +17,6 @@ from starlette.types import Scope
 from prood.detector import Detector
 from prood.serve import intake, kserve, schema
 from prood.serve.answer import Refused, answer, bad, refusal
-from prood.serve.bodies import asked
 from prood.serve.guard import Guard
 from prood.serve.options import About, Options
 from prood.serve.service import Service
@@ -34,8 +33,9 @@ def create_app(detector: Detector, options: Options | None = None, about: About 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await service.warm()
         yield
-        service.close()
+        await service.stop()
 
     app = FastAPI(
         title="prood",
@@ -83,7 +83,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 def add_own(app: FastAPI, service: Service) -> None:
     options, detector = service.options, service.detector
-    take = intake.Intake(detector.shape, options)
+    take = service.intake
     common = {"model": service.about.name, "threshold": detector.threshold}
     post = partial(schema.post, options)
 
@@ -93,35 +93,28 @@ def add_own(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/predict", **post("Label, confidence and whether it is accepted", schema.Predictions))
     async def predict(request: Request) -> Response:
-        images = await take.images(await asked(request, options, ()))
+        images, _ = await take.images(request)
         return answer({"predictions": await service.predict(images), **common})
 
     @app.post("/v1/certify", **post("A bound of the confidence in whole balls", schema.Certificates, "eps", "radius"))
     async def certify(request: Request) -> Response:
-        sent = await asked(request, options, ("eps", "radius"))
-        eps = intake.radii(sent.options.get("eps"), service.eps, options)
-        search = intake.switch(sent.options.get("radius"), "radius")
-        images = await take.images(sent)
-        found = await service.certify(images, eps, search=search)
+        images, given = await take.images(request, "eps", "radius")
+        eps = intake.radii(given.get("eps"), service.eps, options)
+        found = await service.certify(images, eps, search=intake.switch(given.get("radius"), "radius"))
         return answer({"eps": eps, "certificates": found, **HOW, **common})
 
     @app.post("/v1/attack", **post("Try to raise the confidence", schema.Attack, "eps", "steps", one=True))
     async def attack(request: Request) -> Response:
-        sent = await asked(request, options, ("eps", "steps"))
-        eps = intake.radii(sent.options.get("eps"), service.eps, options)
+        images, given = await take.images(request, "eps", "steps", one=True)
+        eps = intake.radii(given.get("eps"), service.eps, options)
         if len(eps) != 1:
             raise bad("an attack has one radius: give one eps")
-        steps = intake.steps(sent.options.get("steps"), options)
-        images = await take.images(sent, one=True)
-        # Once the body is read, all that still comes is that the client has gone.
-        return answer(await service.attack(images[0], eps[0], steps, request.receive))
+        return answer(await service.attack(images[0], eps[0], intake.steps(given.get("steps"), options)))
 
     @app.post("/v1/far", **post("Away from all data", schema.Far, "factors", one=True))
     async def far(request: Request) -> Response:
-        sent = await asked(request, options, ("factors",))
-        factors = intake.factors(sent.options.get("factors"), options)
-        images = await take.images(sent, one=True)
-        return answer(await service.far(images[0], factors))
+        images, given = await take.images(request, "factors", one=True)
+        return answer(await service.far(images[0], intake.factors(given.get("factors"), options)))
 
     @app.get("/v1/examples", summary="Pictures to try", responses=schema.responses(list[schema.Example]))
     async def examples(request: Request) -> Response:
@@ -143,7 +136,7 @@ def add_others(app: FastAPI, service: Service) -> None:
 
     @app.get("/healthz", summary="Whether it serves", responses=schema.healthy(status, "It serves."))
     async def healthz(request: Request) -> Response:
-        return answer({"status": "draining"}, 503) if service.draining else answer({"status": "ok"})
+        return answer({"status": service.status}, 200 if service.ready else 503)
 
     of_text = schema.content("text/plain", {"type": "string"}, "Prometheus text.")
 

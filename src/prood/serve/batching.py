@@ -1,16 +1,17 @@
-"""One thread for the model, and a queue before it: what many clients ask becomes one forward pass.
+"""One thread for the model, and queues before it: what many clients ask becomes one forward pass.
 
-Work is cut into lanes (predict, bound, …), each a function of a stack of rows; a pass serves one lane. Lanes take
-turns, so that a long certificate delays a prediction by one pass at most.
+Work is cut into lanes (predict, bound, …), each a function of a stack of rows; a pass serves one lane and lasts about
+`pass_s` seconds, so that nothing waits long for its turn. Predictions come before proofs, which keep a fifth of the
+time. Within a lane every request gets as many rows of a pass as the others. What would take too long is not accepted.
 """
 
 import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prood.serve.answer import busy
+from prood.serve.answer import Refused, busy
+from prood.serve.cost import Cost
 from prood.serve.options import Options
 
 Arrays = dict[str, NDArray[Any]]
 Work = Callable[[Tensor, Tensor], Arrays]
 """(rows, a number for each row, 0 where a lane needs none) → arrays with an entry for each row."""
+
+FIRST = "predict"
+OTHERS = 4.0
+"""A second of another lane counts as much as four of this one: a fifth is theirs while predictions wait."""
+STUCK_S = 10.0
 
 
 class Turns:
@@ -58,6 +65,29 @@ class _Job:
     numbers: Tensor
     since: float
     answer: asyncio.Future[Arrays]
+    taken: int = 0
+    parts: list[Arrays] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        return len(self.rows) - self.taken
+
+
+@dataclass(eq=False)
+class _Lane:
+    work: Work
+    weight: float
+    queue: deque[_Job] = field(default_factory=deque)
+    cost: Cost = field(default_factory=Cost)
+    spent: float = 0.0  # seconds of the thread, times the weight
+    promised: float = 0.0  # seconds of the requests that were accepted and have not ended
+
+    @property
+    def waiting(self) -> int:
+        return sum(job.left for job in self.queue)
+
+
+Part = tuple[_Job, slice]
 
 
 class Batcher:
@@ -66,100 +96,173 @@ class Batcher:
     def __init__(
         self, lanes: Mapping[str, Work], options: Options, turns: Turns, watch: Callable[[str, int], None]
     ) -> None:
-        self._lanes, self._turns, self._watch = lanes, turns, watch
-        self._batch, self._wait, self._limit = options.batch, options.wait_ms / 1000, options.queue
-        self._queues: dict[str, deque[_Job]] = {name: deque() for name in lanes}
-        self._rows = dict.fromkeys(lanes, 0)
+        self._turns, self._watch = turns, watch
+        self._batch, self._wait = options.batch, options.wait_ms / 1000
+        self._pass, self._limit = options.pass_s, options.deadline_s
+        self._lanes = {name: _Lane(work, 1.0 if name == FIRST else OTHERS) for name, work in lanes.items()}
         self._changed = threading.Condition()
         self._idle, self._closed = True, False
+        self._clock = 0.0  # what the lane that was served last had spent before
         self._thread: threading.Thread | None = None
+        self._pass_now: tuple[float, float] | None = None  # since when a pass lasts, and how long it should
 
     @property
     def waiting(self) -> int:
         """Rows that nobody works on yet."""
-        return sum(self._rows.values())
+        with self._changed:
+            return sum(lane.waiting for lane in self._lanes.values())
 
-    async def run(self, lane: str, rows: Tensor, numbers: Tensor | None = None) -> Arrays:
-        """The lane's arrays for these rows; refused where too many wait already. Long ones are cut into parts."""
-        loop, now = asyncio.get_running_loop(), time.monotonic()
-        given = (rows, torch.zeros(len(rows)) if numbers is None else numbers)
-        parts = zip(*(torch.split(one, self._batch) for one in given), strict=True)
-        jobs = [_Job(part, share, now, loop.create_future()) for part, share in parts]
+    @property
+    def promised(self) -> float:
+        """Seconds of work that was accepted."""
+        return sum(lane.promised for lane in self._lanes.values())
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a pass, or an attack that it waits for, lasts far longer than it should, or the thread has ended."""
+        if self._thread is not None and not self._closed and not self._thread.is_alive():
+            return True
+        pass_ = self._pass_now
+        return pass_ is not None and time.monotonic() - pass_[0] > max(STUCK_S, 10 * pass_[1])
+
+    @contextmanager
+    def promise(self, lane: str, rows: int) -> Iterator[None]:
+        """Accept a request of so many rows, as long as the block lasts; refused where they would take too long."""
+        own = self._lanes[lane]
+        seconds = own.cost.seconds(rows, self._pass, self._batch)
+        if seconds > self._limit:
+            raise Refused(
+                413, f"this would take about {seconds:.0f} seconds, of {self._limit:g}: send fewer images or radii"
+            )
+        if own.promised and own.promised + seconds > self._limit:
+            raise busy("too many requests are waiting")
+        own.promised += seconds
+        try:
+            yield
+        finally:
+            own.promised -= seconds
+
+    async def run(self, lane: str, rows: Tensor, numbers: Tensor | None = None, *, patient: bool = True) -> Arrays:
+        """The lane's arrays for these rows, which wait for others if they are `patient`. Nobody computes what is left
+        of them once this is cancelled."""
+        own = self._lanes[lane]
+        since = time.monotonic() - (0 if patient else self._wait)
+        given = torch.zeros(len(rows)) if numbers is None else numbers
+        job = _Job(rows, given, since, asyncio.get_running_loop().create_future())
         with self._changed:
             if self._closed:
                 raise busy("the service is shutting down")
-            waiting = self.waiting
-            if waiting and waiting + len(rows) > self._limit:
-                raise busy("too many requests are waiting")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="prood-model", daemon=True)
                 self._thread.start()
-            self._queues[lane].extend(jobs)
-            self._rows[lane] += len(rows)
+            if not own.queue:  # the time that a lane did not use is not saved up
+                own.spent = max(own.spent, self._clock)
+            own.queue.append(job)
             # Waking the thread for every request would cost more than the request.
-            if self._idle or self._rows[lane] >= self._batch:
+            if self._idle or len(own.queue) >= self._batch:
                 self._changed.notify()
-        if len(jobs) == 1:
-            return await jobs[0].answer
-        results = await asyncio.gather(*(job.answer for job in jobs))
-        return {key: np.concatenate([some[key] for some in results]) for key in results[0]}
+        try:
+            return await job.answer
+        finally:
+            if job.left:
+                with self._changed:
+                    if job in own.queue:
+                        own.queue.remove(job)
 
-    def close(self) -> None:
-        """Finish what was accepted, then end the thread."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Finish what was accepted, then end the thread; whether it ended in time."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
-            lane, jobs = taken
+            lane, parts = taken
+            name, rows = next(name for name, one in self._lanes.items() if one is lane), _rows(parts)
+            self._pass_now = (time.monotonic(), lane.cost.seconds(rows, self._pass, self._batch))
             with self._turns:
-                answers = self._compute(lane, jobs)
-            self._watch(lane, sum(len(job.rows) for job in jobs))
+                begun = time.monotonic()
+                answers = self._compute(lane, parts)
+                seconds = time.monotonic() - begun
+            self._pass_now = None
+            lane.cost.add(rows, seconds)
+            lane.spent += seconds * lane.weight
+            self._watch(name, rows)
             try:
-                jobs[0].answer.get_loop().call_soon_threadsafe(_deliver, jobs, answers)
+                parts[0][0].answer.get_loop().call_soon_threadsafe(_deliver, parts, answers)
             except RuntimeError:  # the loop is closed: nobody is there to be told
                 return
 
-    def _take(self) -> tuple[str, list[_Job]] | None:
-        """Wait for work; the jobs of the next pass, or None at the end."""
+    def _take(self) -> tuple[_Lane, list[Part]] | None:
+        """Wait for work; the parts of the next pass, or None at the end."""
         with self._changed:
-            while (lane := next((name for name, queue in self._queues.items() if queue), None)) is None:
-                if self._closed:
-                    return None
-                self._idle = True
-                self._changed.wait()
-            self._idle = False
-            queue = self._queues[lane] = self._queues.pop(lane)  # behind the others, which are served before it again
-            until = queue[0].since + self._wait
-            while self._rows[lane] < self._batch and not self._closed and (left := until - time.monotonic()) > 0:
+            while True:
+                lane = min((one for one in self._lanes.values() if one.queue), key=lambda one: one.spent, default=None)
+                if lane is None:
+                    if self._closed:
+                        return None
+                    self._idle = True
+                    self._changed.wait()
+                    continue
+                self._idle = False
+                size = lane.cost.fitting(self._pass, self._batch)
+                left = lane.queue[0].since + self._wait - time.monotonic()
+                if left <= 0 or self._closed or lane.waiting >= size:
+                    self._clock = lane.spent
+                    return lane, _gathered(lane.queue, size)
                 self._changed.wait(left)
-            jobs = [queue.popleft()]
-            rows = len(jobs[0].rows)
-            while queue and rows + len(queue[0].rows) <= self._batch:
-                rows += len(queue[0].rows)
-                jobs.append(queue.popleft())
-            self._rows[lane] -= rows
-            return lane, jobs
 
-    def _compute(self, lane: str, jobs: list[_Job]) -> list[Arrays | Exception]:
-        """One answer for each job. Where a pass fails, each is tried alone: nobody fails because of a neighbour."""
+    def _compute(self, lane: _Lane, parts: list[Part]) -> list[Arrays | Exception]:
+        """One answer for each part. Where a pass fails, each is tried alone: nobody fails because of a neighbour."""
+        rows = torch.cat([job.rows[place] for job, place in parts])
         try:
-            arrays = self._lanes[lane](torch.cat([job.rows for job in jobs]), torch.cat([job.numbers for job in jobs]))
+            arrays = lane.work(rows, torch.cat([job.numbers[place] for job, place in parts]))
         except Exception as error:
-            return [error] if len(jobs) == 1 else [answer for job in jobs for answer in self._compute(lane, [job])]
-        ends = accumulate(len(job.rows) for job in jobs)
-        parts = [slice(end - len(job.rows), end) for job, end in zip(jobs, ends, strict=True)]
-        return [{key: values[part] for key, values in arrays.items()} for part in parts]
+            return [error] if len(parts) == 1 else [answer for part in parts for answer in self._compute(lane, [part])]
+        answers: list[Arrays | Exception] = []
+        start = 0
+        for _, place in parts:
+            end = start + place.stop - place.start
+            answers.append({key: values[start:end] for key, values in arrays.items()})
+            start = end
+        return answers
 
 
-def _deliver(jobs: list[_Job], answers: list[Arrays | Exception]) -> None:
-    for job, answer in zip(jobs, answers, strict=True):
-        if job.answer.done():  # its client is gone
+def _rows(parts: list[Part]) -> int:
+    return sum(place.stop - place.start for _, place in parts)
+
+
+def _gathered(queue: deque[_Job], size: int) -> list[Part]:
+    """Up to `size` rows, of each job as many as of the others; what is not finished goes behind them."""
+    parts: list[Part] = []
+    share = max(1, size // len(queue))
+    while queue and size:
+        job = queue.popleft()
+        count = min(share, size, job.left)
+        parts.append((job, slice(job.taken, job.taken + count)))
+        job.taken += count
+        size -= count
+        if job.left:
+            queue.append(job)
+    return parts
+
+
+def _deliver(parts: list[Part], answers: list[Arrays | Exception]) -> None:
+    for (job, _), answer in zip(parts, answers, strict=True):
+        if job.answer.done():  # its client is gone, or another part has failed
             continue
         if isinstance(answer, Exception):
             job.answer.set_exception(answer)
-        else:
-            job.answer.set_result(answer)
+            continue
+        job.parts.append(answer)
+        if sum(len(next(iter(part.values()))) for part in job.parts) == len(job.rows):
+            job.answer.set_result(_joined(job.parts))
+
+
+def _joined(parts: list[Arrays]) -> Arrays:
+    if len(parts) == 1:
+        return parts[0]
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}

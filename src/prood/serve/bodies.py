@@ -3,7 +3,8 @@
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,7 +12,8 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from prood.serve.answer import Refused, bad
+from prood.detector.inputs import Shape
+from prood.serve.answer import Refused, bad, busy
 from prood.serve.options import Options
 from prood.serve.pictures import FORMATS
 
@@ -29,17 +31,59 @@ class Asked:
     options: Mapping[str, Any]
 
 
-async def asked(request: Request, options: Options, allowed: tuple[str, ...]) -> Asked:
-    """What a POST asks; `allowed` are the options that it may give, in the query or in a JSON body."""
+class Held:
+    """The bytes of all bodies that are in memory. Short ones are not counted, and never refused."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.bytes = most, 0
+
+    @contextmanager
+    def body(self) -> Iterator[Callable[[int], None]]:
+        """`grown(length)` says how long this body is by now; refused where there is no room for it."""
+        mine = 0
+
+        def grown(length: int) -> None:
+            nonlocal mine
+            more = length - mine
+            if length > INLINE and self.bytes + more > self.most:
+                raise busy("too many large requests are being read")
+            if length > INLINE:
+                self.bytes += more
+                mine = length
+
+        try:
+            yield grown
+        finally:
+            self.bytes -= mine
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a POST may give: options by name, in the query or in a JSON body, and JSON of so many values and lists."""
+
+    names: tuple[str, ...]
+    values: int
+    lists: int
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], shape: Shape, options: Options) -> "Allowed":
+        channels, height, width = shape
+        few = 1000  # for options, and names of other protocols
+        rows = channels * height
+        return cls(names, options.images * rows * width + few, options.images * (1 + channels + rows) + few)
+
+
+async def asked(request: Request, options: Options, allowed: Allowed, grown: Callable[[int], None]) -> Asked:
+    """What a POST asks."""
     kind = content_type(request)
     if kind not in TYPES:
         raise Refused(415, f"send one of {', '.join(TYPES)}")
-    query = _query(request, allowed)
-    body = await read(request, options)
+    query = _query(request, allowed.names)
+    body = await read(request, options, grown)
     if not body:
         raise bad("the body is empty: send a picture, or JSON with images")
     if kind == "application/json":
-        return await parsed(body, lambda body: _from_json(parsed_json(body), query, allowed, options))
+        return await parsed(body, lambda body: _from_json(parsed_json(body, allowed), query, allowed.names, options))
     if kind == "multipart/form-data":
         header = request.headers["content-type"]
         return Asked(await parsed(body, lambda body: _from_form(header, body, options.images)), query)
@@ -51,8 +95,8 @@ def content_type(request: Request) -> str:
     return "image/jpeg" if kind == "image/jpg" else kind
 
 
-async def read(request: Request, options: Options) -> bytes:
-    """The whole body, however it is sent; more than the limit is never kept."""
+async def read(request: Request, options: Options, grown: Callable[[int], None]) -> bytes:
+    """The whole body, however it is sent; more than the limit is never kept. `grown` may refuse what is too much."""
     most, said = options.body_bytes, request.headers.get("content-length", "")
     too_large = Refused(413, f"the body has more than {most} bytes: send less, or a smaller picture")
     if said.isdecimal() and int(said[:20]) > most:
@@ -68,6 +112,7 @@ async def read(request: Request, options: Options) -> bytes:
                 more = message.get("more_body", False)
                 if len(body) > most:
                     raise too_large
+                grown(len(body))
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {options.body_s:g} seconds: send it faster") from None
     return bytes(body)
@@ -78,8 +123,10 @@ async def parsed(body: bytes, parse: Callable[[bytes], T]) -> T:
     return parse(body) if len(body) <= INLINE else await asyncio.to_thread(parse, body)
 
 
-def parsed_json(body: bytes) -> dict[str, Any]:
-    """A JSON object of finite numbers."""
+def parsed_json(body: bytes, allowed: Allowed) -> dict[str, Any]:
+    """A JSON object of finite numbers. Python reads it in one go, in which no other thread runs: so not too long."""
+    if body.count(b",") > allowed.values or body.count(b"[") + body.count(b"{") > allowed.lists:
+        raise Refused(413, "the JSON has more values or lists than the images that are allowed: send fewer")
     try:
         values = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError:

@@ -1,19 +1,30 @@
 """What every request passes first: who asks, by which name, how often; and what every answer gets on its way out."""
 
+import asyncio
 import hmac
+import json
+import logging
+import re
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from prood.serve.answer import Refused, busy, refusal
+from prood.serve.answer import GONE, Refused, busy, refusal
 from prood.serve.service import Service
 
-OPEN = ("/healthz", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json")
+HEALTH = ("/healthz", "/v2/health/live", "/v2/health/ready")
+"""Answered to anybody by any name: what probes a container calls it by its address."""
+OPEN = (*HEALTH, "/docs", "/openapi.json")
 """Answered without the token, as is the page."""
-GUARDED = ("/v1/", "/v2", "/metrics")
+METRICS = "/metrics"
+GUARDED = ("/v1/", "/v2", METRICS)
+HUNG_UP = "the client has hung up"
+AMBIGUOUS = Refused(400, "the request has a Content-Length and a Transfer-Encoding: send one of them")
 CLIENTS = 10_000
 BURST_S = 10.0
 HEADERS = [
@@ -27,6 +38,9 @@ HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 
+access = logging.getLogger("prood.access")
+_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+
 
 class Guard:
     """An ASGI layer around the whole application."""
@@ -39,30 +53,62 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status, start = 500, time.perf_counter()
+        status, begun, start = 500, False, time.perf_counter()
+        headers = Headers(scope=scope)
+        name, refused, ambiguous = (
+            request_id(headers),
+            None,
+            "transfer-encoding" in headers and "content-length" in headers,
+        )
+        # The server's connection looks it up where its client hangs up.
+        scope.setdefault("state", {})["task"] = asyncio.current_task()
 
         async def answered(message: Message) -> None:
-            nonlocal status
+            nonlocal status, begun
             if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                status, begun = message["status"], True
+                message["headers"] = [*message.get("headers", ()), *HEADERS, (b"x-request-id", name.encode())]
+                if self.service.draining or ambiguous:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         self.service.in_flight += 1
         try:
-            refused = self._refused(scope)
-            await (self.app if refused is None else refusal(refused))(scope, receive, answered)
+            async with asyncio.timeout(self.options.deadline_s) as limit:
+                refused = AMBIGUOUS if ambiguous else self._refused(scope, headers)
+                await (self.app if refused is None else refusal(refused))(scope, receive, answered)
+        except TimeoutError:
+            if not limit.expired() or begun:
+                raise
+            late = busy(
+                f"this took longer than {self.options.deadline_s:g} seconds and was given up: send less at once"
+            )
+            await refusal(late)(scope, receive, answered)
+        except asyncio.CancelledError as error:
+            hung_up = error.args == (HUNG_UP,)
+            if not hung_up and (begun or not self.service.draining):
+                raise
+            if hung_up:
+                status = GONE
+            else:
+                await refusal(busy("the service is shutting down"))(scope, receive, answered)
         finally:
             self.service.in_flight -= 1
             # The route's pattern: what a stranger writes must not become a label.
-            path = str(getattr(scope.get("route"), "path", "other"))
+            path, seconds = str(getattr(scope.get("route"), "path", "other")), time.perf_counter() - start
             self.service.metrics.requests.add(path, str(status))
-            self.service.metrics.seconds.observe(path, time.perf_counter() - start)
+            self.service.metrics.seconds.observe(path, seconds)
+            if self.options.access_log:
+                said = {"id": name, "client": (scope.get("client") or ("",))[0], "method": scope["method"]}
+                said |= {"path": scope["path"], "status": status, "seconds": round(seconds, 6)}
+                access.info(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **said}))
 
-    def _refused(self, scope: Scope) -> Refused | None:
-        headers, path, hosts = Headers(scope=scope), scope["path"], self.options.hosts
+    def _refused(self, scope: Scope, headers: Headers) -> Refused | None:
+        path, hosts = scope["path"], self.options.hosts
+        if path in HEALTH:
+            return None
         # Against DNS rebinding: a page elsewhere may lead its own name here, and its requests carry that name.
-        if hosts is not None and host_name(headers.get("host", "")) not in hosts:
+        if hosts is not None and path != METRICS and host_name(headers.get("host", "")) not in hosts:
             return Refused(400, "the service is not known by this host name: call it by another, or use --allow-host")
         if path in OPEN:
             return None
@@ -73,8 +119,6 @@ class Guard:
         if scope["method"] == "POST":
             if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 return Refused(403, "the request comes from a page of another site")
-            if self.service.draining:
-                return busy("the service is shutting down")
             if self.service.in_flight > self.options.requests:
                 return busy("too many requests are being worked on")
         return None
@@ -108,3 +152,9 @@ def host_name(host: str) -> str:
     """`localhost:8000` and `[::1]:8000` without the port, in small letters."""
     name, _, _ = host[1:].partition("]") if host.startswith("[") else host.partition(":")
     return name.lower()
+
+
+def request_id(headers: Headers) -> str:
+    """The one that a proxy has given, if it may stand in a log, or a new one."""
+    given = headers.get("x-request-id", "")
+    return given if _ID.fullmatch(given) else uuid.uuid4().hex

@@ -2,70 +2,128 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from starlette.requests import Request
 from torch import Tensor
 
 from prood.detector.inputs import Shape
-from prood.serve.answer import bad
-from prood.serve.bodies import Asked
+from prood.serve.answer import Refused, bad
+from prood.serve.bodies import INLINE as SHORT
+from prood.serve.bodies import Allowed, Held, asked
 from prood.serve.options import Options
-from prood.serve.pictures import decoded, opened
+from prood.serve.pictures import BYTES_A_PIXEL, decoded, header_size, opened
 
 INLINE = 256 * 256
 """More pixels than these are decoded in a thread."""
+TOGETHER = 4
+"""So many times the pixels of the largest picture may those of a request have together."""
+_DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+class Room:
+    """Bytes that are there for what is decoded now. Who finds too few waits, and others behind him."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+        self._first, self._freed = asyncio.Lock(), asyncio.Event()
+
+    @asynccontextmanager
+    async def taken(self, wanted: int) -> AsyncIterator[None]:
+        mine = min(wanted, self._most)
+        async with self._first:
+            while self._left < mine:
+                self._freed.clear()
+                await self._freed.wait()
+            self._left -= mine
+        try:
+            yield
+        finally:
+            self._left += mine
+            self._freed.set()
 
 
 class Intake:
-    """Decodes at most two large requests at a time, so that their memory is bounded."""
+    """Takes requests in; the bodies and the decoded pictures of all of them together are bounded."""
 
     def __init__(self, shape: Shape, options: Options) -> None:
         self.shape, self.options = shape, options
-        self._large = asyncio.Semaphore(2)
+        self.held, self._room = Held(options.held_bytes), Room(options.decoding_bytes)
 
-    async def images(self, asked: Asked, *, one: bool = False) -> Tensor:
-        """All images, float32 (N, C, H, W) in [0, 1]."""
-        if one and len(asked.images) != 1:
-            raise bad(f"{len(asked.images)} images were sent: send one")
-        found = [self._prepared(image, f"image {place}") for place, image in enumerate(asked.images)]
+    async def images(self, request: Request, *names: str, one: bool = False) -> tuple[Tensor, Mapping[str, Any]]:
+        """All images of a POST, float32 (N, C, H, W) in [0, 1], and the options of these names that it gives."""
+        allowed = Allowed.of(names, self.shape, self.options)
+        with self.held.body() as grown:
+            sent = await asked(request, self.options, allowed, grown)
+            if one and len(sent.images) != 1:
+                raise bad(f"{len(sent.images)} images were sent: send one")
+            pixels, found = TOGETHER * self.options.pixels, []
+            for place, image in enumerate(sent.images):
+                where = f"image {place}"
+                if isinstance(image, list):
+                    found.append(from_lists(image, self.shape, where))
+                    continue
+                row, size = await self._picture(image, where)
+                pixels -= size
+                if pixels < 0:
+                    most = TOGETHER * self.options.pixels
+                    raise Refused(413, f"the pictures have more than {most} pixels together: make them smaller")
+                found.append(row)
+            return torch.stack(found), sent.options
 
-        def stack() -> Tensor:  # one after the other, so that one picture at a time is there in full
-            return torch.stack([pixels() for _, pixels in found])
+    async def _picture(self, file: bytes, where: str) -> tuple[Tensor, int]:
+        """One picture and how many pixels it has. It is opened, decoded and dropped before the next one."""
 
-        if sum(size for size, _ in found) <= INLINE:
-            return stack()
-        async with self._large:
-            return await asyncio.to_thread(stack)
+        def whole() -> tuple[Tensor, int]:
+            picture = opened(file, self.options.pixels, where)
+            return decoded(picture, self.shape, where), picture.width * picture.height
 
-    def _prepared(self, image: bytes | list[Any], where: str) -> tuple[int, Callable[[], Tensor]]:
-        """How many pixels it has before it is fitted, and what decodes them."""
-        if isinstance(image, list):
-            return math.prod(self.shape), lambda: from_lists(image, self.shape, where)
-        picture = opened(image, self.options.pixels, where)
-        return picture.width * picture.height, lambda: decoded(picture, self.shape, where)
+        size = header_size(file)
+        pixels = self.options.pixels if size is None else size[0] * size[1]
+        if len(file) <= SHORT and pixels <= INLINE:
+            return whole()
+
+        async def aside() -> tuple[Tensor, int]:
+            async with self._room.taken(BYTES_A_PIXEL * min(pixels, self.options.pixels)):
+                return await asyncio.to_thread(whole)
+
+        # A thread cannot be stopped: its room stays taken until it ends, also where nobody waits for it any more.
+        return await asyncio.shield(asyncio.ensure_future(aside()))
 
 
 def from_lists(values: list[Any], shape: Shape, where: str) -> Tensor:
     """Nested lists (C, H, W) of numbers in [0, 1]."""
-    wrong = bad(f"{where} is no list of numbers of the shape {list(shape)}, which the model takes")
-    if not _shaped(values, shape):  # before NumPy copies what may be far too long
-        raise wrong
+    array = numbers_in(values, shape)
+    if array is None:
+        raise bad(f"{where} is no list of numbers of the shape {list(shape)}, which the model takes")
+    return in_range(torch.from_numpy(array).float(), where)
+
+
+def numbers_in(
+    values: Any, shape: tuple[int, ...], types: tuple[type, ...] = (int, float)
+) -> NDArray[np.float64] | None:
+    """Nested lists of this shape as an array; None where they are none, or hold anything but such numbers.
+
+    NumPy is given plain numbers only: one long text among them would make every entry as wide.
+    """
+    level = [values]
+    for size in shape:
+        if not all(type(one) is list and len(one) == size for one in level):
+            return None
+        level = list(chain.from_iterable(level))
+    if not set(map(type, level)) <= set(types):
+        return None
     try:
-        array = np.asarray(values)
-    except ValueError:
-        raise wrong from None
-    if array.shape != shape or array.dtype.kind not in "fiu":
-        raise wrong
-    return in_range(torch.from_numpy(array.astype(np.float64)).float(), where)
-
-
-def _shaped(values: Any, shape: tuple[int, ...]) -> bool:
-    if not isinstance(values, list) or len(values) != shape[0]:
-        return False
-    return len(shape) == 1 or all(_shaped(row, shape[1:]) for row in values)
+        return np.array(level, dtype=np.float64).reshape(shape)
+    except OverflowError:
+        return None
 
 
 def in_range(pixels: Tensor, where: str) -> Tensor:
@@ -110,10 +168,13 @@ def numbers(given: Any, name: str, limit: int, highest: float | None = None) -> 
 
 def _number(word: Any, name: str, highest: float | None) -> float:
     try:
-        if isinstance(word, bool) or not isinstance(word, int | float | str):
+        if isinstance(word, str):
+            numerator, slash, denominator = word.partition("/")
+            value = _decimal(numerator) / (_decimal(denominator) if slash else 1)
+        elif isinstance(word, bool) or not isinstance(word, int | float):
             raise TypeError
-        numerator, slash, denominator = str(word).partition("/")
-        value = float(numerator) / (float(denominator) if slash else 1)
+        else:
+            value = float(word)
         if not math.isfinite(value):
             raise ValueError
     except (TypeError, ValueError, ArithmeticError):
@@ -122,3 +183,10 @@ def _number(word: Any, name: str, highest: float | None) -> float:
     if highest is not None and not 0 <= value <= highest:
         raise bad(f"{name} must lie between 0 and {highest:,.0f}, and {value:g} does not")
     return value
+
+
+def _decimal(text: str) -> float:
+    """Plain ASCII: Python also reads spaces, underscores, `inf` and the digits of other scripts."""
+    if len(text) > 40 or not _DECIMAL.fullmatch(text):
+        raise ValueError
+    return float(text)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prood.serve import intake, schema
 from prood.serve.answer import Refused, answer, bad
-from prood.serve.bodies import content_type, parsed, parsed_json, read
+from prood.serve.bodies import Allowed, content_type, parsed, parsed_json, read
 from prood.serve.service import Service
 from prood.version import __version__
 
@@ -78,7 +78,7 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.get("/v2/health/ready", summary="Whether it takes requests", responses=health)
     async def ready(request: Request) -> Response:
-        return answer({"ready": not service.draining}, 503 if service.draining else 200)
+        return answer({"ready": service.ready}, 200 if service.ready else 503)
 
     @app.get("/v2/models/{name}", summary="Inputs and outputs", **about)
     async def metadata(request: Request) -> Response:
@@ -88,7 +88,7 @@ def add(app: FastAPI, service: Service) -> None:
     @app.get("/v2/models/{name}/ready", summary="Whether the model takes requests", **about)
     async def model_ready(request: Request) -> Response:
         known(request)
-        return answer({"name": service.about.name, "ready": not service.draining}, 503 if service.draining else 200)
+        return answer({"name": service.about.name, "ready": service.ready}, 200 if service.ready else 503)
 
     @app.post("/v2/models/{name}/infer", summary="Predict, and certify with the parameter eps", **inference)
     async def infer(request: Request) -> Response:
@@ -97,8 +97,10 @@ def add(app: FastAPI, service: Service) -> None:
             raise bad("the binary extension is not supported: send the tensor as JSON")
         if content_type(request) not in ("application/json", ""):
             raise Refused(415, "send application/json")
-        body = await read(request, service.options)
-        images, values = await parsed(body, lambda body: _parse(body, service))
+        with service.intake.held.body() as grown:
+            body = await read(request, service.options, grown)
+            images, values = await parsed(body, lambda body: _parse(body, service))
+            del body
         return answer(await _infer(service, images, values))
 
 
@@ -107,8 +109,8 @@ def _answers(*statuses: int) -> schema.Responses:
 
 
 def _parse(body: bytes, service: Service) -> tuple[Tensor, dict[str, Any]]:
-    values = parsed_json(body)
-    inputs = values.get("inputs")
+    values = parsed_json(body, Allowed.of((), service.detector.shape, service.options))
+    inputs = values.pop("inputs", None)
     if not (isinstance(inputs, list) and len(inputs) == 1 and isinstance(inputs[0], dict)):
         raise bad(f"there is one input, named {INPUT}: send it and nothing else")
     return _tensor(inputs[0], service), values
@@ -127,17 +129,16 @@ def _tensor(given: dict[str, Any], service: Service) -> Tensor:
         raise Refused(413, f"{shape[0]} images are too many: {service.options.images} are allowed in one request")
     if not isinstance(flat, list):
         raise bad("data is missing: send the tensor as a JSON list (the binary extension is not supported)")
-    try:
-        array = np.asarray(flat)
-    except ValueError:
-        raise bad("data has rows of different lengths") from None
-    if array.size != math.prod(shape) or array.dtype.kind not in ("fiu" if kind == "FP32" else "iu"):
-        raise bad(f"data is no list of {math.prod(shape)} numbers of the datatype {kind}")
-    if array.ndim > 1 and array.shape != tuple(shape):
-        raise bad("data is neither flat nor nested as the shape says")
+    types = (int, float) if kind == "FP32" else (int,)
+    nested = bool(flat) and isinstance(flat[0], list)
+    array = intake.numbers_in(flat, tuple(shape) if nested else (math.prod(shape),), types)
+    if array is None:
+        raise bad(
+            f"data is no list of {math.prod(shape)} numbers of the datatype {kind}, flat or nested as the shape says"
+        )
     if kind == "UINT8" and not (array.min() >= 0 and array.max() <= 255):
         raise bad("data of the datatype UINT8 lies between 0 and 255")
-    pixels = torch.from_numpy(array.astype(np.float64)).float().reshape(shape)
+    pixels = torch.from_numpy(array).float().reshape(shape)
     return pixels / 255 if kind == "UINT8" else intake.in_range(pixels, INPUT)
 
 
@@ -147,9 +148,10 @@ async def _infer(service: Service, images: Tensor, values: dict[str, Any]) -> di
         raise bad("parameters is an object")
     wanted, given = _wanted(values.get("outputs")), parameters.get("eps")
     eps = None if given is None else intake.radii(given, service.eps, service.options)
-    found = await service.predicted(images)
-    if eps is not None:
-        bounds = await service.bounds(images, eps)
+    with service.promise(len(images), 0 if eps is None else len(images) * len(eps)):
+        found = await service.predicted(images)
+        bounds = None if eps is None else await service.bounds(images, eps)
+    if eps is not None and bounds is not None:
         found["upper_bound"] = bounds if isinstance(given, list) or len(eps) > 1 else bounds[:, 0]
     arrays = {name: found[name] for name in OUTPUTS if name in found}
     if wanted is not None and (unknown := [name for name in wanted if name not in arrays]):

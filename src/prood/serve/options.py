@@ -9,32 +9,44 @@ from prood.errors import BadValue
 
 @dataclass(frozen=True)
 class Options:
-    """Requests that come within `wait_ms` of each other share a forward pass of at most `batch` images; 1: none do.
+    """Requests that come within `wait_ms` of each other share a forward pass of at most `batch` images, and of about
+    `pass_s` seconds; 1: none do. A request that would take longer than `deadline_s`, or finds so many seconds of work
+    before it, is refused; what is not answered by then is given up.
 
-    `queue` is how many images (or balls to be certified) may wait before the service says that it is busy. A request
-    has at most `body_bytes`, to be sent within `body_s` seconds, `images` images of `pixels` pixels each and `radii`
-    radii or factors. An attack makes at most `attack_steps` steps; they run one at a time, and `attacks` counts those
-    that wait, too. `rate` limits the requests a second of one client (0: no limit), with bursts of ten seconds' worth.
-    `requests` are worked on at once. `token` is asked for as a bearer token. `hosts` are the names by which the
-    service may be called; None: any.
+    A request has at most `body_bytes`, to be sent within `body_s` seconds, `images` images of `pixels` pixels each,
+    four times as many together, and `radii` radii or factors. All bodies together have at most `held_bytes`, and
+    pictures are decoded within `decoding_bytes`. An attack makes at most `attack_steps` steps; they run one at a time,
+    and `attacks` counts those that wait, too. `rate` limits the requests a second of one client (0: no limit), with
+    bursts of ten seconds' worth. `requests` are worked on at once, from at most `connections` connections. `token` is
+    asked for as a bearer token. `hosts` are the names by which the service may be called; None: any. `access_log`
+    writes a line of JSON for every request.
+
+    After SIGTERM the service says for `grace_s` seconds that it is not ready, and still answers; it ends at the latest
+    `drain_s` seconds after the signal.
     """
 
     batch: int = 64
     wait_ms: float = 5.0
-    queue: int = 2048
+    pass_s: float = 0.5
+    deadline_s: float = 60.0
     body_bytes: int = 8 * 2**20
+    held_bytes: int = 128 * 2**20
+    decoding_bytes: int = 600 * 2**20
     pixels: int = 25_000_000
     images: int = 32
     radii: int = 33
     attack_steps: int = 200
     attacks: int = 4
     requests: int = 1024
+    connections: int = 4096
     rate: float = 0.0
     header_s: float = 10.0
     body_s: float = 30.0
+    grace_s: float = 3.0
     drain_s: float = 30.0
     token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] | None = None
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         for one in fields(self):

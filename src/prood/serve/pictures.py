@@ -22,8 +22,11 @@ FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "imag
 SCANS = 100
 """A progressive JPEG has about ten. Each is a pass over all pixels, and a small file may have thousands."""
 SEGMENTS = 10_000
-"""A JPEG has a few dozen, at most 64 KiB each. Pillow walks through them one by one."""
+"""A JPEG has a few dozen, at most 64 KiB each, as a PNG has chunks. Pillow walks through them one by one."""
 KNOWN = "PNG, JPEG, WebP, BMP or GIF"
+BYTES_A_PIXEL = 24
+"""At most so many are there while a picture is decoded, turned and made opaque (a lossless WebP with an alpha)."""
+_PNG = b"\x89PNG\r\n\x1a\n"
 _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 """Those of a JPEG with a length behind them, and the end. libjpeg walks over all others as over the pixels' bits."""
 
@@ -33,6 +36,8 @@ def opened(file: bytes, limit: int, where: str) -> Image.Image:
     _check_size(webp_size(file), limit, where)
     if file[:2] == b"\xff\xd8" and overlong_jpeg(file):
         raise bad(f"{where} is a JPEG of more than {SCANS} scans, or {SEGMENTS} segments: save it anew")
+    if file[:8] == _PNG and overlong_png(file):
+        raise bad(f"{where} is a PNG of more than {SEGMENTS} chunks: save it anew")
     try:
         image = Image.open(BytesIO(file), formats=tuple(FORMATS.values()))
     except UnidentifiedImageError:
@@ -75,6 +80,25 @@ def overlong_jpeg(file: bytes) -> bool:
         # The length counts its own two bytes; libjpeg takes one that is too small for these two.
         place = marker.end() + max(2, int.from_bytes(file[marker.end() : marker.end() + 2]))
     return True
+
+
+def overlong_png(file: bytes) -> bool:
+    """Whether a PNG has too many chunks up to its end: an empty one is twelve bytes."""
+    place = len(_PNG)
+    for _ in range(SEGMENTS):
+        if file[place + 4 : place + 8] in (b"IEND", b""):
+            return False
+        place += 12 + int.from_bytes(file[place : place + 4])  # length, kind and checksum
+    return True
+
+
+def header_size(file: bytes) -> tuple[int, int] | None:
+    """Width and height as the header has them, without opening the file; None: it does not say so at once."""
+    if file[:8] == _PNG:
+        return int.from_bytes(file[16:20]), int.from_bytes(file[20:24])
+    if file[:6] in (b"GIF87a", b"GIF89a"):
+        return int.from_bytes(file[6:8], "little"), int.from_bytes(file[8:10], "little")
+    return webp_size(file)
 
 
 def webp_size(file: bytes) -> tuple[int, int] | None:

@@ -1,27 +1,26 @@
-"""The process: a socket, uvicorn, and an orderly end.
-
-uvicorn's HTTP connection gets a time limit where it has none, and needs one system call for an answer.
-"""
+"""The process: a socket, uvicorn, and an orderly end."""
 
 import asyncio
 import ipaddress
 import logging
 import os
+import signal
 import socket
+import sys
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from prood.detector import Detector
 from prood.errors import BadValue, NoAccess
 from prood.models import model_path, read_metadata
 from prood.serve.app import create_app
+from prood.serve.connection import ACCEPTED, Quiet, descriptors, impatient
+from prood.serve.guard import access
 from prood.serve.options import About, Options
 from prood.serve.service import Service
 
@@ -29,17 +28,43 @@ TOKEN_VARIABLE = "PROOD_TOKEN"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+BACKLOG = 2048
+
+
 class Server(uvicorn.Server):
-    """Says that it is draining from the signal on, and ends with exit code 0 once everything accepted is answered."""
+    """From SIGTERM on it says that it is not ready, and for a while still answers whoever has not heard. Then it takes
+    no more, and ends with exit code 0 once everything accepted is answered, or the time for that is over."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self.service = service
+        self._signalled: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.service.draining = True
-        super().handle_exit(sig, frame)
+        first, self._signalled = self._signalled is None, self._signalled or time.monotonic()
+        if first and sig == signal.SIGTERM and self.service.options.grace_s:
+            return
+        super().handle_exit(sig, frame)  # ctrl-C, or a second signal: there is no balancer that must hear of it
         self._captured_signals.clear()  # uvicorn would raise it again at the end, and the exit code be that of a kill
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(Quiet())
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)  # those that wait are more than those that are accepted at a time
+
+    async def on_tick(self, counter: int) -> bool:
+        options = self.service.options
+        if self._signalled and time.monotonic() - self._signalled >= min(options.grace_s, options.drain_s):
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.service.draining = True
+        passed = time.monotonic() - (self._signalled or time.monotonic())
+        self.config.timeout_graceful_shutdown = max(0.1, self.service.options.drain_s - passed)  # type: ignore[assignment]
+        await super().shutdown(sockets)
 
 
 def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> tuple[Detector, About]:
@@ -117,9 +142,10 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     bound: socket.socket | None = None,
-    access_log: bool = False,
+    last: bool = False,
 ) -> None:
-    """Serve until a signal ends it. `bound` is a socket from `bind`, if the port is to be known before."""
+    """Serve until a signal ends it. `bound` is a socket from `bind`, if the port is to be known before. With `last` the
+    process ends with it."""
     options = options or Options()
     if options.hosts is None:
         options = replace(options, hosts=hosts_for(host, ()))
@@ -127,99 +153,36 @@ def serve(
     warnings.filterwarnings("ignore", module=r"PIL\.")
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter("%(message)s"))  # they are JSON
+    access.addHandler(lines)
+    access.setLevel(logging.INFO)
+    access.propagate = False
+    server = make_server(detector, options, about)
     with bound or bind(host, port) as listening:
-        make_server(detector, options, about, access_log=access_log).run(sockets=[listening])
+        server.run(sockets=[listening])
+    if not server.service.ended:
+        logging.getLogger("prood.serve").error("the model was still busy at the end")
+    if last:  # Python would wait for a thread that computes, and take torch apart, for seconds on a busy machine
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0 if server.service.ended else 1)
 
 
-def make_server(
-    detector: Detector, options: Options, about: About | None = None, *, access_log: bool = False
-) -> Server:
+def make_server(detector: Detector, options: Options, about: About | None = None) -> Server:
     """uvicorn around the application; `run(sockets=[…])` serves."""
     app = create_app(detector, options, about)
     config = uvicorn.Config(
         app,
-        http=impatient(options.header_s),
+        http=impatient(options.header_s, descriptors(options.connections)),
+        backlog=ACCEPTED,
         ws="none",
         loop="asyncio",
         lifespan="on",
-        log_level="info" if access_log else "warning",
-        access_log=access_log,
+        log_level="warning",
+        access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(options.drain_s)),
     )
     return Server(config, app.state.service)
-
-
-class Gathered:
-    """A transport that sends what is written in one turn of the loop at once: an answer's head and its body.
-
-    Each system call gives the interpreter's lock away, and under load the model's thread takes its time with it.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if data and not self._parts:
-            self._loop.call_soon(self.flush)
-        if data:
-            self._parts.append(data)
-
-    def flush(self) -> None:
-        if self._parts:
-            parts, self._parts = self._parts, []
-            self._transport.write(b"".join(parts))
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-def impatient(seconds: float) -> type[H11Protocol]:
-    """A connection that is closed where its client owes bytes for so long: the rest of its headers (also the first
-    ones), or the rest of a body that was refused already. The body of a request in work has its own limit."""
-
-    class Impatient(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(Gathered(transport, self.loop))  # type: ignore[arg-type]
-            self._deadline = self.loop.call_later(seconds, self.transport.close)
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._look()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._look()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._cancel()
-            super().connection_lost(exc)
-
-        def _look(self) -> None:
-            """Start the clock where bytes are owed; more of them do not set it back."""
-            if not self._owes():
-                self._cancel()
-            elif self._deadline is None:
-                self._deadline = self.loop.call_later(seconds, self.transport.close)
-
-        def _owes(self) -> bool:
-            theirs = self.conn.their_state
-            if theirs is h11.IDLE:
-                return bool(self.conn.trailing_data[0])
-            return theirs is h11.SEND_BODY and self.cycle is not None and bool(self.cycle.response_complete)
-
-        def _cancel(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-    return Impatient

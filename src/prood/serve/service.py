@@ -1,28 +1,38 @@
 """The service without HTTP: a detector, its queue, and the answers as plain values."""
 
 import asyncio
+import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from prood.bounds.radius import radius_search
 from prood.detector import Detector
-from prood.errors import ProodError
+from prood.errors import ProodError, first_line
 from prood.models import Gated
 from prood.models.confidence import logistic
 from prood.serve.answer import bad, busy
 from prood.serve.batching import Arrays, Batcher, Turns
 from prood.serve.examples import Example, examples
+from prood.serve.intake import Intake
 from prood.serve.metrics import Metrics
 from prood.serve.options import About, Options
 from prood.serve.pictures import data_url
 from prood.serve.work import HOW, Stopped, attack, lanes
 from prood.version import __version__
+
+SEARCH = 22
+"""Bounds that the search for the radius of an image takes at most."""
+END_S = 1.0
+"""For the pass that is running when the service ends."""
+log = logging.getLogger("prood.serve")
 
 _LIMITS = ("body_bytes", "pixels", "images", "radii", "attack_steps")
 
@@ -36,10 +46,13 @@ class Service:
         self.eps = 0.01 if about.eps is None else about.eps
         self.draining = False
         self.in_flight = 0  # counted by the guard
+        self.intake = Intake(detector.shape, options)
         self.turns = Turns()
         self.metrics = Metrics(
             {
                 "prood_queue_rows": ("Images or balls that wait.", lambda: self.batcher.waiting),
+                "prood_queue_seconds": ("Seconds of work that was accepted.", lambda: self.batcher.promised),
+                "prood_held_bytes": ("Bytes of long bodies in memory.", lambda: self.intake.held.bytes),
                 "prood_requests_in_flight": ("Requests being worked on.", lambda: self.in_flight),
                 "prood_attacks": ("Attacks that run or wait.", lambda: len(self._attacks)),
             }
@@ -47,7 +60,27 @@ class Service:
         self.batcher = Batcher(lanes(detector), options, self.turns, self.metrics.rows.observe)
         self._attacks: set[threading.Event] = set()  # each is set to end its attack
         self._attacker = ThreadPoolExecutor(1, "prood-attack")
+        self._last: Future[int] | None = None
+        self.ended = True  # False: a thread is still busy, although the service has stopped
         self._examples: asyncio.Task[list[Example]] | None = None
+
+    @property
+    def status(self) -> str:
+        return "draining" if self.draining else "stuck" if self.batcher.stuck else "ok"
+
+    @property
+    def ready(self) -> bool:
+        return self.status == "ok"
+
+    async def warm(self) -> None:
+        """Grey images, so that the first request finds a model that is ready, and the service knows what work costs."""
+        try:
+            for rows in (1, 2):
+                images = torch.full((rows, *self.detector.shape), 0.5)
+                await self.batcher.run("predict", images)
+                await self.batcher.run("bound", images, torch.full((rows,), self.eps, dtype=torch.float64))
+        except Exception as error:  # every request will say so, too
+            log.warning("the model fails on a grey image: %s", first_line(error))
 
     def model(self) -> dict[str, Any]:
         """What /v1/model says."""
@@ -76,8 +109,15 @@ class Service:
             "version": __version__,
         }
 
+    @contextmanager
+    def promise(self, images: int, balls: int = 0) -> Iterator[None]:
+        """Accept the work of a request, as long as the block lasts, or refuse it before anything is computed."""
+        with self.batcher.promise("predict", images), self.batcher.promise("bound", balls):
+            yield
+
     async def predict(self, images: Tensor) -> list[dict[str, Any]]:
-        return self._answers(await self.predicted(images), "p_value", "probabilities")
+        with self.promise(len(images)):
+            return self._answers(await self.predicted(images), "p_value", "probabilities")
 
     async def predicted(self, images: Tensor) -> Arrays:
         found = await self.batcher.run("predict", images)
@@ -98,9 +138,10 @@ class Service:
 
     async def certify(self, images: Tensor, eps: list[float], *, search: bool = True) -> list[dict[str, Any]]:
         """Bounds, and the certified radius; without the search for it, the largest of these radii that is one."""
-        found, bounds, reach = await asyncio.gather(
-            self.predicted(images), self.bounds(images, eps), self._reach(images, search)
-        )
+        search = search and self.detector.threshold is not None
+        with self.promise(len(images), len(images) * (len(eps) + SEARCH * search)):
+            found, bounds = await self.predicted(images), await self.bounds(images, eps)
+            reach = await self._reach(images) if search else np.full(len(images), math.nan)
         rule = self.detector.rule
         decided = rule.threshold is not None
         radii = rule.reach(reach, bounds, eps) if decided else reach
@@ -109,10 +150,16 @@ class Service:
         found["radius"] = np.where(np.isnan(radii), np.array(None), radii)
         return self._answers(found, "upper_bound", "rejected", "radius")
 
-    async def _reach(self, images: Tensor, search: bool) -> np.ndarray:
-        if self.detector.threshold is None or not search:
-            return np.full(len(images), math.nan)
-        return (await self.batcher.run("radius", images))["radius"]
+    async def _reach(self, images: Tensor) -> np.ndarray:
+        """The certified radii: others get their turn between two steps of the bisection."""
+        search = radius_search(images, self.detector.rule.required, norm=HOW["norm"])
+        try:
+            asked = next(search)
+            while True:
+                found = await self.batcher.run("bound", *asked, patient=False)
+                asked = search.send(torch.from_numpy(found["upper_bound"]))
+        except StopIteration as end:
+            return np.asarray(end.value)
 
     def _answers(self, found: Arrays, *more: str) -> list[dict[str, Any]]:
         """For each image what the arrays say of it, and None where there is no array: without a threshold, say."""
@@ -122,24 +169,21 @@ class Service:
         columns = [lists.get(key, [None] * len(lists["name"])) for key in keys]
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    async def attack(self, image: Tensor, eps: float, steps: int, gone: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
-        """What an attack of so many steps finds; it ends once `gone` comes, for then nobody waits for it."""
+    async def attack(self, image: Tensor, eps: float, steps: int) -> dict[str, Any]:
+        """What an attack of so many steps finds; it ends where the request is cancelled."""
         if len(self._attacks) >= self.options.attacks:
             raise busy("other attacks are waiting")
         stop = threading.Event()
         self._attacks.add(stop)
-        left = asyncio.ensure_future(gone())
-        left.add_done_callback(lambda _: stop.set())
         try:
             arguments = (self.detector, image, eps, steps, self.turns, stop)
             found = await asyncio.get_running_loop().run_in_executor(self._attacker, attack, *arguments)
         except Stopped:
-            raise bad("the connection was closed before the attack was done") from None
+            raise busy("the service is shutting down") from None
         except ProodError as error:  # a classifier without gradients, say: no failure of the service
             raise bad(str(error)) from None
         finally:
             stop.set()  # also where the request is cancelled: nobody waits for it any more
-            left.cancel()
             self._attacks.remove(stop)
         rule, best = self.detector.rule, found.confidence[-1]
         return {
@@ -158,7 +202,8 @@ class Service:
     async def far(self, image: Tensor, factors: list[float]) -> dict[str, Any]:
         """The scaled images 0.5 + α(x − 0.5), without clipping: far away the confidence goes to 1/K."""
         scale = torch.tensor(factors, dtype=torch.float32).view(-1, 1, 1, 1)
-        found = await self.batcher.run("far", 0.5 + scale * (image - 0.5))
+        with self.batcher.promise("far", len(factors)):
+            found = await self.batcher.run("far", 0.5 + scale * (image - 0.5))
         if not all(np.isfinite(values).all() for values in found.values()):
             raise bad("the network overflows so far away: choose smaller factors")
         said = {key: values.tolist() for key, values in found.items()}
@@ -171,9 +216,21 @@ class Service:
             self._examples = asyncio.ensure_future(work)
         return await asyncio.shield(self._examples)
 
-    def close(self) -> None:
+    async def stop(self) -> None:
+        """The orderly end: what is in flight was told to end, and what the threads compute right now is left."""
+        for _ in range(100):
+            if not self.in_flight:
+                break
+            await asyncio.sleep(END_S / 100)
+        self.ended = await asyncio.to_thread(self.close, END_S)
+
+    def close(self, seconds: float | None = None) -> bool:
+        """Finish what was accepted; whether that took no longer than this."""
         self.draining = True
         for stop in list(self._attacks):  # of attacks that outlasted the time to finish
             stop.set()
-        self._attacker.shutdown()
-        self.batcher.close()
+        if self._last is None:
+            self._last = self._attacker.submit(int)
+            self._attacker.shutdown(wait=False)
+        attacked = wait([self._last], seconds).not_done
+        return self.batcher.close(seconds) and not attacked

@@ -25,11 +25,13 @@ from prood.detector.answers import Reason
 from prood.serve.batching import Arrays, Turns, Work
 
 HOW: bounds.Options = {"method": "best", "norm": "linf"}
+PART = 16
+"""Points of an attack that are predicted in one turn."""
 log = logging.getLogger("prood.serve")
 
 
 def lanes(detector: Detector) -> Mapping[str, Work]:
-    """predict; bound, of the ball with a radius for each row; radius, up to which it stays rejected; far."""
+    """predict; bound, of the ball with a radius for each row; far."""
 
     def predict(images: Tensor, _: Tensor) -> Arrays:
         found = detector.predict(images, batch=len(images))
@@ -44,7 +46,6 @@ def lanes(detector: Detector) -> Mapping[str, Work]:
     return {
         "predict": predict,
         "bound": lambda images, eps: {"upper_bound": detector.upper_bound(images, eps, **HOW)},
-        "radius": lambda images, _: {"radius": detector.certified_radius(images, **HOW)},
         "far": lambda images, _: dict(zip(("confidence", "p_in"), detector.anywhere(images), strict=True)),
     }
 
@@ -101,14 +102,20 @@ def attack(detector: Detector, image: Tensor, eps: float, steps: int, turns: Tur
         bound = float(detector.upper_bound(some, eps, **HOW)[0])
         outcome = search(detector.score, some, eps)
         points = torch.stack(search.points or [some[0]]).cpu()
-        # A search may round otherwise on a GPU: what is shown is what the detector says of these points.
-        found = detector.predict(points)
-    trace = np.maximum.accumulate(found.confidence)
-    best = int(found.confidence.argmax())
+    # A search may round otherwise on a GPU: what is shown is what the detector says of these points.
+    confidence: list[float] = []
+    reasons: list[Reason | None] = []
+    for part in torch.split(points, PART):
+        with turns:
+            found = detector.predict(part)
+        confidence += found.confidence.tolist()
+        reasons += found.reason
+    trace = np.maximum.accumulate(confidence)
+    best = int(np.argmax(confidence))
     if not trace[-1] <= bound:
         _keep(image, points[best], eps)
         raise Unsound(f"confidence {trace[-1]!r} found above the certified {bound!r}")
-    return Attacked(trace.tolist(), found.reason[best], bound, points[best], outcome.forward + outcome.backward)
+    return Attacked(trace.tolist(), reasons[best], bound, points[best], outcome.forward + outcome.backward)
 
 
 def _keep(image: Tensor, worst: Tensor, eps: float) -> None:
