@@ -9,7 +9,7 @@ import pytest
 from prood.detector import Detector, Monitor
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.monitor import FALSE_ALARMS
-from prood.errors import BadValue, Damaged, Mismatch, ProodError
+from prood.errors import BadValue, Mismatch, ProodError
 
 
 def calibration(scores) -> Calibration:

@@ -267,7 +267,7 @@ def test_not_even_one_that_can_be_read(service, pictures, tmp_path):
 
 def test_an_attack_does_not_outlive_its_request(detector, images):
     """A server that has no more time cancels what is left; the attack must not hold up the end then."""
-    service = create_app(detector).state.service
+    service = create_app(detector).house.model(None).service
 
     async def main():
         work = asyncio.ensure_future(service.attack(images[0], 0.02, 5_000))

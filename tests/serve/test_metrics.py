@@ -60,7 +60,7 @@ def test_a_failure_is_counted(client, files, monkeypatch):
     def broken(*_):
         raise RuntimeError("a secret at 0x1234")
 
-    monkeypatch.setattr(type(client.app.state.service.detector), "predict", broken)
+    monkeypatch.setattr(type(client.service.detector), "predict", broken)
     answered = client.picture("/v1/predict", files[0])
     assert answered.status_code == 500
     assert answered.json() == {"error": "the service failed: its log says why"}

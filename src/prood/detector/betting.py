@@ -5,8 +5,8 @@ Every bet multiplies his capital by a number whose mean is at most 1 while nothi
 at most α: whoever raises the alarm there raises a false one with probability α at most, however long he looks.
 
 A change may come late, and a gambler who lost his capital before it finds nothing. So a share 1/(k(k + 1)) of the
-capital stays asleep until round k, and all of these shares together are 1. A change at round T then costs a factor of
-about T², and no more (Shafer and Vovk, *Game-theoretic foundations for probability and finance*, 2019, for such mixtures).
+capital sleeps until round k; all of these shares together are 1. A change at round T then costs a factor of about T²,
+and no more (for such mixtures: Shafer and Vovk, *Game-theoretic foundations for probability and finance*, 2019).
 """
 
 import math
@@ -67,10 +67,11 @@ def bets_on_p(p: Floats) -> Floats:
 
 
 def bets_on_rejection(rejected: NDArray[np.bool_], rate: float) -> Floats:
-    """Log gains (rounds, ways) of bets that more than the share `rate` is rejected: log(q/r), else log((1 − q)/(1 − r)).
+    """Log gains (rounds, ways) of bets that more than the share r = `rate` is rejected.
 
-    q is the share at which the odds of a rejection are `ODDS` times those of r. As q > r, the mean gain is at most 1 wherever
-    the chance of a rejection is at most r, whatever was seen before.
+    They are log(q/r) for a rejection, else log((1 − q)/(1 − r)). q is the share at which the odds of a rejection are
+    `ODDS` times those of r. As q > r, the mean gain is at most 1 wherever the chance of a rejection is at most r,
+    whatever was seen before.
     """
     share = np.array([odds * rate / (1 - rate + odds * rate) for odds in ODDS])
     return np.where(rejected[:, None], np.log(share / rate), np.log1p(-share) - math.log1p(-rate))

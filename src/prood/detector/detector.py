@@ -153,7 +153,7 @@ class Detector:
         self.calibration, self.accept = calibration, calibration.accept
 
     def monitor(self, file: Path | str | None = None, *, false_alarms: float | None = None) -> Monitor:
-        """Tests, image by image, whether what arrives still looks like the calibration images; `file` keeps its state."""
+        """Tests, image by image, whether arrivals still look like the calibration images; `file` keeps its state."""
         return Monitor(self.calibration, file=file, false_alarms=false_alarms)
 
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:

@@ -1,4 +1,4 @@
-"""Whether what arrives still looks like the calibration images: tested image by image, with a stated rate of false alarms.
+"""Whether arrivals still look like the calibration images: tested image by image, with a stated rate of false alarms.
 
 Two alarms, each raised where the capital of a gambler (`prood.detector.betting`) reaches 2/α, so that the chance of any
 false alarm, ever, is at most α:
@@ -10,12 +10,12 @@ probability (1 + cⱼ)/(n + 1 + t), where cⱼ of the t scores before it did (P�
     p = (Σ_{i<j} (1 + cᵢ) + U·(1 + cⱼ)) / (n + 1 + t),    U uniform on [0, 1],
 
 are independent and uniform. This is full online conformal prediction (Vovk, Gammerman and Shafer, *Algorithmic learning
-in a random world*, 2005) for scores of which only the gap is kept: each joins the bag, and the bag never grows beyond n
-+ 1 counts. P-values against a calibration set that stays fixed would not do: they all depend on the same n images, and a
-set that happens to be unlike its distribution would raise the alarm in the long run.
+in a random world*, 2005) for scores of which only the gap is kept: each joins the bag, which is never more than n + 1
+counts. P-values against a calibration set that stays fixed would not do. They all depend on the same n images, and in
+the long run a set that happens to be unlike its distribution would raise the alarm.
 
-**promise** bets that more images are rejected than the calibration allows, 1 − `accept`. That is a test of the rate, not
-of exchangeability, and right whenever the promise holds, as it does with probability `level` over calibration sets.
+**promise** bets that more images are rejected than the calibration allows, 1 − `accept`. It tests the rate alone, and
+its alarm is false only where the promise holds, as it does with probability `level` over calibration sets.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class Monitor:
         file: Path | str | None = None,
     ) -> None:
         if calibration is None:
-            raise BadValue("the detector has no calibration to compare with: call calibrate(images), or prood calibrate")
+            raise BadValue(
+                "the detector has no calibration to compare with: call calibrate(images), or prood calibrate"
+            )
         self.calibration, self.file = calibration, None if file is None else Path(file)
         self.false_alarms = FALSE_ALARMS if false_alarms is None else false_alarms
         if not 0 < self.false_alarms < 1:
@@ -109,6 +111,10 @@ class Monitor:
     def __repr__(self) -> str:
         told = self.standing
         return f"Monitor({told.seen:,} images, {'ALARM' if told.alarm else 'no alarm'})"
+
+    def of(self, calibration: Calibration) -> bool:
+        """Whether this is what it compares with."""
+        return _digest(calibration) == _digest(self.calibration)
 
     @property
     def seen(self) -> int:
@@ -132,7 +138,9 @@ class Monitor:
     def add(self, prediction: Prediction) -> Standing:
         """What the detector said about the next images, in the order in which they came."""
         if prediction.threshold != self.calibration.threshold:
-            raise Mismatch("the predictions were made with another threshold than the calibration's: make a new monitor")
+            raise Mismatch(
+                "the predictions were made with another threshold than the calibration's: make a new monitor"
+            )
         return self.observe(prediction.score, prediction.accepted)
 
     def observe(self, scores: Floats, accepted: NDArray[np.bool_]) -> Standing:
@@ -208,8 +216,9 @@ class Monitor:
             seen, self._accepted, self.seed = (_whole(told[name]) for name in ("seen", "accepted", "seed"))
             self._at = [None if one is None else _whole(one) for one in told["alarms"]]
             self._now, kept = [_number(one) for one in told["now"]], _number(told["false_alarms"])
-            self._shift, self._promise = _capital(told["shift"], P_WAYS, seen), _capital(
-                told["promise"], REJECTION_WAYS, seen
+            self._shift, self._promise = (
+                _capital(told["shift"], P_WAYS, seen),
+                _capital(told["promise"], REJECTION_WAYS, seen),
             )
             counts = [_whole(one) for one in told["counts"]]
             if fits and not (len(counts) == len(self.counts) and sum(counts) == seen and 0 < kept < 1):

@@ -66,8 +66,28 @@ class Model(BaseModel):
     p_in_ceiling: float = Field(description="The p_in that no input at all exceeds.")
     floor: float = Field(description="1/K.")
     method: str
+    fingerprint: str = Field(description="Which weights these are.")
     limits: Limits
     version: str
+
+
+class Standing(BaseModel):
+    alarm: bool
+    seen: int = Field(description="Images that were predicted.")
+    accepted: int
+    accept: float = Field(description="The share that the calibration promises to accept.")
+    calibration: int = Field(description="Images of the calibration.")
+    false_alarms: float = Field(description="The chance of any false alarm, ever, is at most this.")
+    needed: float = Field(description="log10 of the evidence that raises an alarm.")
+    shift: float = Field(description="log10 of the evidence that arrivals do not look like calibration.")
+    promise: float = Field(description="log10 of the evidence that more images are rejected than promised.")
+    shift_at: int | None = Field(description="The image, from 1, at which that alarm was raised.")
+    promise_at: int | None
+
+
+class Watched(BaseModel):
+    model: str
+    monitor: Standing | None = Field(description="null: the model has no calibration.")
 
 
 class Answer(BaseModel):
@@ -87,6 +107,7 @@ class Prediction(Answer):
 class Predictions(BaseModel):
     predictions: list[Prediction]
     model: str
+    fingerprint: str
     threshold: float | None
 
 
@@ -102,6 +123,7 @@ class Certificates(BaseModel):
     method: str
     norm: str
     model: str
+    fingerprint: str
     threshold: float | None
 
 

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -20,7 +20,7 @@ from prood import bounds
 from prood.atomic import replacing
 from prood.attacks import PGD
 from prood.attacks.search import Search
-from prood.detector import Detector
+from prood.detector import Detector, Prediction
 from prood.detector.answers import Reason
 from prood.serve.batching import Arrays, Turns, Work
 
@@ -30,11 +30,11 @@ PART = 16
 log = logging.getLogger("prood.serve")
 
 
-def lanes(detector: Detector) -> Mapping[str, Work]:
-    """predict; bound, of the ball with a radius for each row; far."""
+def lanes(detector: Detector, predicting: Callable[[Tensor], Prediction]) -> Mapping[str, Work]:
+    """predict; bound, of the ball with a radius for each row; far. `predicting` is the detector's, and counts."""
 
     def predict(images: Tensor, _: Tensor) -> Arrays:
-        found = detector.predict(images, batch=len(images))
+        found = predicting(images)
         answers: Arrays = {name: getattr(found, name) for name in ("label", "confidence", "p_in", "probabilities")}
         if found.threshold is not None:
             answers["accepted"] = found.accepted
