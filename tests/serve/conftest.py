@@ -96,6 +96,9 @@ class Client:
 
         return asyncio.run_coroutine_threadsafe(send(), self.loop).result(120)
 
+    def warm(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.service.warm(), self.loop).result(60)
+
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self.http.aclose(), self.loop).result(20)
         for model in self.app.house.models.values():

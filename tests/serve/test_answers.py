@@ -35,7 +35,8 @@ def test_every_way_to_send_images_gives_the_detectors_answers(client, detector, 
         for one, answer, probabilities in zip(found["predictions"], expected, expected.probabilities, strict=True):
             assert one["name"] == answer.name
             assert one["accepted"] == answer.accepted
-            assert one["p_value"] == answer.p_value
+            # In another batch a score may round to the other side of that of a calibration image.
+            assert one["p_value"] == pytest.approx(answer.p_value, abs=1.5 / 101)
             assert one["confidence"] == pytest.approx(answer.confidence, abs=CLOSE)
             assert one["p_in"] == pytest.approx(answer.p_in, abs=CLOSE)
             assert one["probabilities"] == pytest.approx(probabilities.tolist(), abs=CLOSE)
@@ -216,10 +217,11 @@ def test_requests_that_come_together_share_passes_and_keep_their_answers(service
         assert answers[place - 1].json()["predictions"][0]["confidence"] <= found["upper_bound"][0]
     text = client.get("/metrics").text
     passes = {line.split()[0]: float(line.split()[1]) for line in text.splitlines() if not line.startswith("#")}
-    assert passes['prood_batch_rows_sum{work="predict"}'] == 50
-    assert passes['prood_batch_rows_count{work="predict"}'] < 20
+    assert passes['prood_batch_rows_sum{model="small",work="predict"}'] == 50
+    assert passes['prood_batch_rows_count{model="small",work="predict"}'] < 20
     # The steps of ten searches for a radius are among them.
-    assert passes['prood_batch_rows_sum{work="bound"}'] > 2 * passes['prood_batch_rows_count{work="bound"}']
+    rows, count = (passes[f'prood_batch_rows_{one}{{model="small",work="bound"}}'] for one in ("sum", "count"))
+    assert rows > 2 * count
 
 
 @pytest.mark.slow

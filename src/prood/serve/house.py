@@ -44,7 +44,8 @@ class House:
 
     def __init__(self, options: Options, build: Callable[[Service], ASGIApp]) -> None:
         self.options, self._build = options, build
-        self.held, self.room, self.turns = Held(options.held_bytes), Room(options.decoding_bytes), Turns()
+        self.held = Held(options.held_bytes, lambda seconds: self.metrics.stages.labels("receive").observe(seconds))
+        self.room, self.turns = Room(options.decoding_bytes), Turns()
         self.draining, self.ended, self.in_flight = False, True, 0
         self.sources: dict[str, Source] = {}
         self.models: dict[str, Model] = {}
