@@ -74,7 +74,7 @@ def test_grey_images_that_warm_the_model_are_not_counted(service):
     client = service()
     client.warm()
     _, samples = read(client.get("/metrics").text)
-    assert samples["prood_batch_rows_sum", "small", "predict"] == 3
+    assert samples["prood_batch_rows_sum", "small", "predict"] == 4
     assert not [key for key in samples if key[0] == "prood_images_total"]
     assert samples["prood_monitor_images", "small"] == 0
 

@@ -128,6 +128,11 @@ class Batcher:
         pass_ = self._pass_now
         return pass_ is not None and time.monotonic() - pass_[0] > max(STUCK_S, 10 * pass_[1])
 
+    def forget(self) -> None:
+        """What passes have cost so far says nothing about the ones to come."""
+        for lane in self._lanes.values():
+            lane.cost = Cost()
+
     @contextmanager
     def promise(self, lane: str, rows: int) -> Iterator[None]:
         """Accept a request of so many rows, as long as the block lasts; refused where they would take too long."""

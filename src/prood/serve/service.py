@@ -88,7 +88,9 @@ class Service:
         """Grey images, so that the first request finds a model that is ready, and the service knows what work costs."""
         self._warming = True
         try:
-            for rows in (1, 2):
+            for place, rows in enumerate((1, 1, 2)):
+                if place == 1:
+                    self.batcher.forget()  # the first pass also sets up what all later ones use
                 images = torch.full((rows, *self.detector.shape), 0.5)
                 await self.batcher.run("predict", images)
                 await self.batcher.run("bound", images, torch.full((rows,), self.eps, dtype=torch.float64))
