@@ -230,3 +230,22 @@ def test_a_state_of_another_calibration_is_refused_at_the_start(images, tmp_path
             house.add(calibrated(images, seed), About("a"))
             house.watch.save()
         asyncio.run(house.watch.stop())
+
+
+def test_loading_goes_on_where_its_client_is_gone(house, images):
+    client = house(deadline_s=0.2)
+    other = calibrated(images, 5)
+
+    def slowly():
+        time.sleep(1.0)
+        return other, About("b", 0.02)
+
+    client.app.house.sources["b"] = slowly
+    answered = client.post("/v2/repository/models/b/load", headers=ADMIN)
+    assert (answered.status_code, "longer than 0.2 seconds" in answered.text) == (503, True)
+    for _ in range(200):
+        if client.app.house.model("b").service.detector is other:
+            break
+        time.sleep(0.05)
+    assert client.app.house.model("b").service.detector is other
+    assert client.get("/v2/models/b/ready").status_code == 200

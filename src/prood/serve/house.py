@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -50,7 +51,7 @@ class House:
         self.sources: dict[str, Source] = {}
         self.models: dict[str, Model] = {}
         self.watch = Watch(options)
-        self._one, self._leaving = asyncio.Lock(), set[asyncio.Task[bool]]()
+        self._one, self._tasks = asyncio.Lock(), set[asyncio.Task[Any]]()
         self.metrics = Metrics(
             {
                 "prood_queue_rows": ("Images or balls that wait.", self._each(lambda one: one.batcher.waiting)),
@@ -113,7 +114,16 @@ class House:
                 self._end(model)
 
     async def load(self, name: str) -> Model:
-        """Read a model again from where it was first read, and serve that; where this fails, the old one stays."""
+        """Read a model again from where it was first read, and serve that; where this fails, the old one stays.
+
+        It goes on to its end, also where nobody waits for it any more.
+        """
+        task = asyncio.ensure_future(self._load(name))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    async def _load(self, name: str) -> Model:
         if name not in self.sources:
             raise Refused(404, f"there is no such model: this service knows {', '.join(self.sources) or 'none'}")
         async with self._one:
@@ -128,6 +138,11 @@ class House:
                 raise bad(f"{name} was not loaded, and what was served stays: {error}") from None
             log.info("loaded %s, %s", name, model.service.fingerprint)
             return model
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited has heard of it
 
     async def load_all(self) -> None:
         """What SIGHUP asks for."""
@@ -162,8 +177,8 @@ class House:
 
     def _end(self, model: Model) -> None:
         task = asyncio.ensure_future(asyncio.to_thread(model.service.close))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
 
     async def start(self) -> None:
         for model in self.models.values():
