@@ -6,6 +6,7 @@ thresholds of all levels are one function, the `Gate` λ of a model.
 """
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import torch
@@ -80,6 +81,16 @@ def gate_of(schedule: Schedule, scores: Floats, in_logits: Floats) -> Gate:
 
 Spent = float | Schedule | None
 """A share, a schedule, or the gate that a model has."""
+
+
+def schedule_of(provable: Spent) -> Schedule:
+    """Of a share, the schedule that spends it at every level."""
+    if isinstance(provable, Schedule):
+        return provable
+    if provable is not None and not isinstance(provable, Real):
+        points = "for the points default and strong use 'prood calibrate' or prood.studies.fit_schedule"
+        raise BadValue(f"provable is a share such as 0.3 or a Schedule, not {provable!r}: {points}")
+    return Schedule(float(provable or 0.0))
 
 
 def ungated(model: ProoD) -> ProoD:
