@@ -105,8 +105,15 @@ def for_gate(count: int) -> NDArray[np.bool_]:
     return np.asarray(np.random.default_rng(0).permutation(count) % 2 == 0)
 
 
+def check_count(images: int) -> None:
+    """So many in-distribution images can make a gate and a threshold."""
+    if (images + 1) // 2 < LEAST:
+        raise BadValue(f"a gate takes {2 * LEAST} in-distribution images, not {images}: give more, or leave it out")
+
+
 def gated(model: ProoD, schedule: Schedule, scores: Floats, in_logits: Floats) -> tuple[Gated, Floats]:
     """The joint model with the gate that half of these images make, and the scores of the other half with it."""
+    check_count(len(scores))
     first = for_gate(len(scores))
     gate = gate_of(schedule, scores[first], in_logits[first])
     capped = gate(torch.from_numpy(in_logits[~first])).numpy()

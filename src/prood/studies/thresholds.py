@@ -13,11 +13,11 @@ from prood import data, processes
 from prood.data import ImageSet
 from prood.detector import Detector
 from prood.detector.files import keep
-from prood.detector.gates import LEAST, Schedule, for_gate, ungated
+from prood.detector.gates import LEAST, Schedule, check_count, for_gate, ungated
 from prood.errors import AlreadyThere, BadValue, ProodError
 from prood.evaluation.sets import part_of
 from prood.models import MODEL_FILE, Discriminator, ProoD, load
-from prood.models.confidence import order_statistic
+from prood.models.confidence import needed
 from prood.studies.gating import Price, fit_schedule, price, table
 from prood.studies.pairs import Pairs, pairs_of
 
@@ -40,22 +40,30 @@ class Asked:
 
     def schedule(self, samples: Sequence[Pairs], shift: float) -> Schedule | None:
         """The schedule of `provable`; the samples are of the images that make the gate, half of all."""
-        if isinstance(self._point(), Price):
-            self.check(2 * len(samples[0].g_in) if samples else 4 * LEAST, outside=bool(samples))
         point = self._point()
-        return fit_schedule(samples, shift, point).schedule if isinstance(point, Price) else point
+        if not isinstance(point, Price):
+            return point
+        self._check_fit(2 * len(samples[0].g_in) if samples else 4 * LEAST, outside=bool(samples))
+        return fit_schedule(samples, shift, point).schedule
 
-    def check(self, images: int, *, outside: bool) -> bool:
-        """Whether there will be a gate; refused where so few in-distribution images, or none outside, forbid it."""
-        point = self._point()
-        if isinstance(point, Price) and not outside:
+    def check(self, images: int, *, outside: bool) -> None:
+        """Refuse what so many in-distribution images, with sets outside or without, cannot give."""
+        point, least = self._point(), needed(self.accept, self.level)
+        if isinstance(point, Price):
+            self._check_fit(images, outside=outside)
+        if gate := isinstance(point, Price) or (point is not None and point.end > 0):
+            check_count(images)
+        if images // (2 if gate else 1) < least:
+            half, total = (", of which half make the gate,", 2 * least) if gate else ("", least)
+            fault = f"{images} images{half} are too few to accept {self.accept} at level {self.level}"
+            raise BadValue(f"{fault}: give {total} or more")
+
+    def _check_fit(self, images: int, *, outside: bool) -> None:
+        if not outside:
             raise BadValue(f"the point {self.provable!r} is fitted against images outside: name some with --outside")
-        if isinstance(point, Price) and images < 4 * LEAST:
-            least = 4 * LEAST
-            raise BadValue(f"the point {self.provable!r} takes {least} in-distribution images: give more, or a share")
-        if isinstance(point, Schedule) and point.end > 0 and (images + 1) // 2 < LEAST:  # half of them make it
-            raise BadValue(f"a gate takes {2 * LEAST} in-distribution images, not {images}: give more, or leave it out")
-        return isinstance(point, Price) or (point is not None and point.end > 0)
+        if images < 4 * LEAST:
+            fault = f"the point {self.provable!r} takes {4 * LEAST} in-distribution images, not {images}"
+            raise BadValue(f"{fault}: give more, or a share such as 0.2")
 
     def _point(self) -> Schedule | Price | None:
         if self.provable is None:
@@ -102,9 +110,7 @@ class Threshold:
         count = len(data.open_set(self.images, shape=shape))
         for name in self.outliers.sets:
             data.find(name)
-        gate = self.asked.check(count, outside=bool(self.outliers.sets))
-        left = int((~for_gate(count)).sum()) if gate else count  # for the threshold
-        order_statistic(left, accept=self.asked.accept, level=self.asked.level)
+        self.asked.check(count, outside=bool(self.outliers.sets))
 
     def set(self, run: Path | str, device: str | None = None) -> Calibrated:
         """Give the model in the folder `run` this threshold."""
@@ -135,6 +141,8 @@ def calibrate_model(
     if out is not None and (out / MODEL_FILE).exists():
         raise AlreadyThere(f"{out} already holds a model: choose another folder")
     inside = data.load(images, shape=detector.shape).numbered_as(detector.classes)
+    if asked is not None:
+        asked.check(len(inside), outside=bool(outliers.sets))  # before the work
     samples = _samples(detector.joint(), inside, outliers, about.eps)
     shown = table(samples, detector.shift) if samples else []
     if asked is None:
