@@ -2,13 +2,11 @@
 
     PROOD_DATA=DIR python benchmarks/verdicts.py --pairs FOLDER [--device cuda] [--crown 200] [--write FILE.json]
         [--gate]    write MODEL-gated.safetensors with the gate of the point `default` into FOLDER, to be shipped
-        [--quickstart RUN]    the same for the ProoD of the quickstart, e.g. runs/quickstart/prood; minutes on a CPU
         [--curve]    nothing but the seconds from stored scores to the price of proof, drawn
 
 First s, g and ḡ of every image go into FOLDER/pairs-MODEL.npz, once: this is what takes time (half a minute a model on
 an H200, about an hour on two cores). The gates are fitted on held-back images of both kinds that `prood reproduce` fits
 them on: the 1,000 that the recipe holds back of each training set, and 2,000 of natural32. All 1,000 inside make one.
-For the quickstart they are digits:validation and photographs:validation.
 """
 
 from __future__ import annotations
@@ -39,9 +37,8 @@ from prood.studies.gating import ACCEPTED, PRICES, Schedule, at_point, gate_from
 from prood.studies.pairs import pairs_of
 from prood.training import held_back, load_recipe
 
+EPS = 0.01
 OTHER = {"cifar10": "cifar100", "cifar100": "cifar10"}
-QUICKSTART = "quickstart"
-EPS = {"cifar10": 0.01, "cifar100": 0.01, QUICKSTART: 0.3}
 SETS = ("svhn", "textures", "places365", "smooth", "uniform")
 BROAD = "natural32"
 FIELDS = ("s_in", "g_in", "s_out", "g_out", "bound_out")
@@ -49,13 +46,6 @@ FIELDS = ("s_in", "g_in", "s_out", "g_out", "bound_out")
 
 def sets_of(name: str) -> dict[str, tuple[ImageSet, dict[str, ImageSet]]]:
     """The images inside and outside that gates are fitted on, and those of the test."""
-    if name == QUICKSTART:
-        asked, known, inside = load_recipe(name).evaluate, data.load("digits:test"), data.load("digits:validation")
-        tests = {other: part_of(other, known, asked.limit, 0) for other in asked.outside}
-        return {
-            "held": (inside, {"photographs": data.load("photographs:validation", like=inside)}),
-            "test": (known, tests),
-        }
     inside, outside = held_back(load_recipe(f"{name}-fast"))
     held = {OTHER[name]: outside, BROAD: data.open_set(f"{BROAD}:train", like=inside).subset(2 * len(inside), 0).load()}
     known = data.load(f"{name}:test")
@@ -65,27 +55,19 @@ def sets_of(name: str) -> dict[str, tuple[ImageSet, dict[str, ImageSet]]]:
     }
 
 
-def compute(name: str, path: str, file: Path, device: str, crown: int) -> None:
-    model, _ = load(path, device=device)
+def compute(name: str, file: Path, device: str, crown: int) -> None:
+    model, _ = load(name, device=device)
     made: dict[str, Any] = {"shift": model.shift.item()}
     for group, (inside, outside) in sets_of(name).items():
         for bound, rows in (("best", 10_000), ("crown", crown)):
             some = {key: images.select(range(min(rows, len(images)))) for key, images in outside.items()}
-            found = pairs_of(
-                model.classifier, model.discriminator, inside, some, EPS[name], method=bound, device=device
-            )
+            found = pairs_of(model.classifier, model.discriminator, inside, some, EPS, method=bound, device=device)
             for key, pair in found.items():
                 for field in FIELDS:
                     place = f"{group}/{field}" if field.endswith("_in") else f"{group}/{key}/{bound}/{field}"
                     made[place] = getattr(pair, field).cpu().numpy()
             print(f"{name}: {group} by {bound}", flush=True)
     np.savez_compressed(file, **made)
-
-
-def outsides(archive: Any, group: str) -> list[str]:
-    """The sets outside that the archive has of a group, in order."""
-    places = (place.split("/") for place in archive.files)
-    return list(dict.fromkeys(place[1] for place in places if place[0] == group and len(place) == 4))
 
 
 def pair(archive: Any, group: str, outside: str, bound: str = "best") -> Pairs:
@@ -96,7 +78,7 @@ def pair(archive: Any, group: str, outside: str, bound: str = "best") -> Pairs:
 def judged(name: str, archive: Any) -> dict[str, Any]:
     """What was chosen, and the verdicts on the test sets: the mean, and each set by itself."""
     shift = float(archive["shift"])
-    samples = [pair(archive, "held", other) for other in outsides(archive, "held")]
+    samples = [pair(archive, "held", other) for other in (OTHER[name], BROAD)]
     rules: dict[str, tuple[Schedule, Gate]] = {"no gate": (Schedule(0.0), Gate())}
     for point, most in PRICES.items():
         schedule = fit_schedule(samples, shift, most).schedule
@@ -104,7 +86,7 @@ def judged(name: str, archive: Any) -> dict[str, Any]:
     lines = []
     for rule, (schedule, gate) in rules.items():
         for bound in ("best", "crown"):
-            parts = {one: pair(archive, "test", one, bound).scores(shift, gate) for one in outsides(archive, "test")}
+            parts = {one: pair(archive, "test", one, bound).scores(shift, gate) for one in (OTHER[name], *SETS)}
             sets = {"mean": verdicts(list(parts.values()))} | {key: verdicts([part]) for key, part in parts.items()}
             values = {
                 key: {"auc": one.auc, "gauc": one.gauc, "fpr": one.fpr, "gfpr": one.gfpr} for key, one in sets.items()
@@ -113,14 +95,14 @@ def judged(name: str, archive: Any) -> dict[str, Any]:
             line = {"rule": rule, "provable": schedule.provable, "last": schedule.end, "bound": bound, "images": images}
             rounded_values = json.loads(json.dumps(values), parse_float=lambda text: round(float(text), 5))
             lines.append(line | {"sets": rounded_values})
-    return {"model": name, "eps": EPS[name], "accepted": ACCEPTED, "rules": lines}
+    return {"model": name, "eps": EPS, "accepted": ACCEPTED, "rules": lines}
 
 
 def gated(name: str, archive: Any, folder: Path) -> None:
     """The shipped weights with the gate of `default`, and the threshold that accepts 95% of the held-back images."""
     model, about = load(name)
     assert isinstance(model, ProoD)
-    samples = [pair(archive, "held", other) for other in outsides(archive, "held")]
+    samples = [pair(archive, "held", other) for other in (OTHER[name], BROAD)]
     bare = ProoD(model.classifier, model.discriminator, model.shift.item())
     found, provable = at_point(bare, samples, "default")
     made = rounded(found)
@@ -162,7 +144,6 @@ def main() -> None:
     parser.add_argument("--crown", type=int, default=200, help="images of each set that are bounded by crown, too")
     parser.add_argument("--write", type=Path, help="the file of the verdicts")
     parser.add_argument("--gate", action="store_true", help="write the gated models, too")
-    parser.add_argument("--quickstart", help="run of the quickstart's ProoD; its lines replace those in the file")
     parser.add_argument("--curve", action="store_true", help="measure how fast the price of proof is drawn")
     chosen = parser.parse_args()
     if chosen.curve:
@@ -172,18 +153,16 @@ def main() -> None:
         parser.error("--pairs says where to keep what is computed")
     chosen.pairs.mkdir(parents=True, exist_ok=True)
     found = []
-    for name, path in (
-        {QUICKSTART: chosen.quickstart}.items() if chosen.quickstart else {one: one for one in OTHER}.items()
-    ):
+    for name in OTHER:
         file = chosen.pairs / f"pairs-{name}.npz"
         if not file.exists():
-            compute(name, path, file, chosen.device, chosen.crown)
+            compute(name, file, chosen.device, chosen.crown)
         with np.load(file) as archive:
             found.append(judged(name, archive))
-            if chosen.gate and name in OTHER:
+            if chosen.gate:
                 gated(name, archive, chosen.pairs)
     for model in found:
-        print(f"\n{model['model']}, ε = {model['eps']}, mean of {len(model['rules'][0]['sets']) - 1} sets")
+        print(f"\n{model['model']}, ε = {EPS}, mean of six sets")
         print("| rule | bound | AUC / GAUC | FPR / GFPR at 95% accepted | at 90% | at 80% |\n|---|---|---|---|---|---|")
         for line in model["rules"]:
             one = line["sets"]["mean"]
@@ -191,12 +170,7 @@ def main() -> None:
             cells = [line["rule"], line["bound"], f"{100 * one['auc']:.1f} / {100 * one['gauc']:.1f}", *rates]
             print(f"| {' | '.join(cells)} |")
     if chosen.write:
-        made = {one["model"] for one in found}
-        kept = json.loads(chosen.write.read_text(encoding="utf-8")) if chosen.write.exists() else []
-        models = sorted(
-            (*found, *(one for one in kept if one["model"] not in made)), key=lambda one: list(EPS).index(one["model"])
-        )
-        write_text(chosen.write, json.dumps(models, indent=1) + "\n")
+        write_text(chosen.write, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
