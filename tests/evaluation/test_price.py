@@ -10,10 +10,9 @@ from prood.data import ImageSet, uniform_noise
 from prood.detector import Detector
 from prood.evaluation import fpr, rejected
 from prood.evaluation.metrics import ACCEPT
-from prood.evaluation.price import at_score, at_shares, priced
+from prood.evaluation.price import at_shares, at_threshold, priced
 from prood.models import Gated, discriminator, save, score_of
 from prood.models.committee import committee_of
-from prood.models.confidence import score_at
 
 EPS, ATTACK = 0.01, Ensemble((PGD(steps=10, uniform=1, gaussian=0), APGD(iterations=5, restarts=1)))
 
@@ -79,7 +78,7 @@ def test_points_are_means_over_sets(evaluations, which):
 @pytest.mark.parametrize("which", [0, 1])
 def test_at_its_threshold_a_price_is_what_the_detector_decides(detectors, evaluations, which):
     detector = detectors[which]
-    points = at_score(evaluations[which], score_at(detector.threshold, detector.count))
+    points = at_threshold(evaluations[which], detector.threshold)
     assert [one.eps for one in points] == [EPS, 2 * EPS]
     dark, noise = DARK.images, uniform_noise(16, (1, 28, 28), seed=3).images
     for point in points:

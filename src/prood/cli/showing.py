@@ -68,17 +68,13 @@ def _price(run: Path, about: "Metadata") -> list[RenderableType]:
     """A table of what is rejected, and provably so, at several shares of the in-distribution that are accepted."""
     from rich.table import Table
 
-    from prood.evaluation.price import at_score, at_shares, priced
+    from prood.evaluation.price import at_shares, at_threshold, priced
     from prood.evaluation.words import percent, radius_text
-    from prood.models.confidence import score_at
 
     known = priced(run)
     if not known:
         return []
-    points, here = at_shares(known), []
-    counts = {one.classes for one in known if one.classes is not None}
-    if about.threshold is not None and len(counts) == 1:
-        here = at_score(known, score_at(about.threshold, counts.pop()))
+    points, here = at_shares(known), [] if about.threshold is None else at_threshold(known, about.threshold)
     radii = list(dict.fromkeys(one.eps for one in points))
     table = Table("accepted", *(f"ε = {radius_text(eps)}: rejected / provably" for eps in radii), box=None)
     rows = [[one for one in points if one.accepted == share] for share in dict.fromkeys(one.accepted for one in points)]

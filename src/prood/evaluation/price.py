@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-import numpy as np
-
 from prood.errors import Damaged
 from prood.evaluation.metrics import rejected
 from prood.evaluation.results import Evaluation, read_results
+from prood.evaluation.verdicts import judged
 from prood.models import fingerprint, load, model_path
 
 SHARES = (0.99, 0.95, 0.9, 0.8, 0.5)
@@ -57,9 +56,9 @@ def at_shares(evaluations: Iterable[Evaluation], shares: Sequence[float] = SHARE
     ]
 
 
-def at_score(evaluations: Iterable[Evaluation], score: float) -> list[Point]:
-    """Where this score is the threshold, a point for each radius."""
-    return [_mean(eps, [_at_score(one, score) for one in group]) for eps, group in _by_radius(evaluations)]
+def at_threshold(evaluations: Iterable[Evaluation], threshold: float) -> list[Point]:
+    """Where the model decides by this threshold, a point for each radius."""
+    return [_mean(eps, [_at_threshold(one, threshold) for one in group]) for eps, group in _by_radius(evaluations)]
 
 
 def _mean(eps: float, rows: list[tuple[float, float, float]]) -> Point:
@@ -80,7 +79,9 @@ def _at_share(one: Evaluation, share: float) -> tuple[float, float]:
     return found["clean"].item(), found["certified"].item()
 
 
-def _at_score(one: Evaluation, score: float) -> tuple[float, float, float]:
-    assert one.scores is not None
-    clean, certified = (float(np.mean(values < score)) for values in (one.scores.clean, one.scores.certified))
-    return float(np.mean(one.scores.inside >= score)), clean, certified
+def _at_threshold(one: Evaluation, threshold: float) -> tuple[float, float, float]:
+    found = judged(one, threshold, one.classes)
+    assert found.accepted is not None
+    assert found.passed is not None
+    assert found.proved is not None
+    return found.accepted, 1 - found.passed, found.proved
