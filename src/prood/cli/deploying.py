@@ -198,7 +198,7 @@ def serve(
     server.serve(detector, options, about, host=host, bound=bound, last=True)
 
 
-def _price(run: str, threshold: float | None) -> tuple[dict[str, float], ...]:
+def _price(run: str, threshold: float | None) -> tuple[dict[str, float | None], ...]:
     """What the model's evaluations say about this threshold; damaged ones say nothing."""
     from prood.errors import ProodError
     from prood.evaluation.price import at_threshold, priced
