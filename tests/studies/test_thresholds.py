@@ -92,6 +92,15 @@ def test_calibrating_a_run_keeps_what_its_file_says(run):
     assert Detector.load(run).calibration is not None
 
 
+@pytest.mark.parametrize(
+    "asked", [Asked(0.999), Asked(provable="1.5"), Asked(0.98, 0.95, "0.2"), Asked(provable="strong")]
+)
+def test_what_cannot_be_met_is_refused_before_the_work(run, monkeypatch, asked):
+    monkeypatch.setattr(thresholds, "pairs_of", lambda *_, **__: pytest.fail("computed first"))
+    with pytest.raises(BadValue):
+        calibrate_model(str(run), "digits:validation", asked, outliers=Outliers(["faces:test"], eps=0.1, limit=20))
+
+
 def test_nothing_asked_changes_nothing(run):
     before = (run / "model.safetensors").read_bytes()
     found = calibrate_model(str(run), "digits:validation", None, outliers=Outliers(["faces:test"], limit=20))
