@@ -23,7 +23,8 @@ from prood.export.graph import INPUTS, OUTPUTS, Graph
 from prood.export.operators import TABLE
 from prood.export.translate import trace, translate
 from prood.extras import require_packages
-from prood.models import Committee, Fusion, Gated, ProoD, fingerprint, model_path
+from prood.models import Committee, Gated, ProoD, fingerprint, model_path
+from prood.models.gated import Rescored
 from prood.models.wrapped import wrapped_parts
 from prood.version import __version__
 
@@ -75,7 +76,7 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
         facts["sha256"] = hashlib.sha256(source.read_bytes()).hexdigest()
     detector = model if isinstance(model, Detector) else Detector(model)
     joint = detector.joint()
-    if isinstance(joint, Fusion):
+    if isinstance(joint, Rescored) and not isinstance(joint, Gated):
         raise Unsupported("a fused model cannot be exported yet: export a joint model, of 'prood combine' say")
     facts |= {
         "version": __version__,
