@@ -109,7 +109,7 @@ const models = [
   { threshold: null, accept: null, provable: null, price: [] },
   { threshold: 0.5, accept: null, provable: null, price: [] },
   { threshold: 0.5, accept: 0.95, provable: 0, price },
-  { threshold: 0.5, accept: 0.95, provable: 0.3, price: [...price, { ...price[0], eps: 0.03, sets: 1, attacked: 0.25 }] },
+  { threshold: 0.5, accept: 0.95, provable: 0.3, price: [...price, { ...price[0], sets: 1, attacked: 0.25 }] },
 ];
 console.log(JSON.stringify(models.map(point)));
 """
