@@ -20,6 +20,7 @@ from prood.errors import BadValue, NoAccess
 from prood.models import model_path, read_metadata
 from prood.serve.app import create_app
 from prood.serve.connection import ACCEPTED, Quiet, descriptors, impatient
+from prood.serve.gallery import gallery_of
 from prood.serve.guard import access
 from prood.serve.options import About, Options
 from prood.serve.service import Service
@@ -75,7 +76,7 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
     detector.joint()  # a bare discriminator names no class
     place = model_path(run)
     own = place.resolve().parent.name if Path(run).is_dir() else place.stem
-    return detector, About(own if name is None else name, facts.eps, facts.inside)
+    return detector, About(own if name is None else name, facts.eps, facts.inside, gallery=gallery_of(run))
 
 
 def bind(host: str, port: int) -> socket.socket:
