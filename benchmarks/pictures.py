@@ -51,7 +51,6 @@ def where(mask: np.ndarray, colours: tuple[tuple[int, int, int], tuple[int, int,
 
 
 def cells(count: int) -> list[tuple[float, float, float]]:
-    """The centres of a square grid, and half the side of a cell."""
     half = SIZE / count / 2
     return [((2 * i + 1) * half, (2 * j + 1) * half, half) for i in range(count) for j in range(count)]
 

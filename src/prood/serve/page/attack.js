@@ -3,7 +3,7 @@
 import { follow } from "./api.js";
 import { byId, complain } from "./elements.js";
 import { Duel } from "./duel.js";
-import { near, short, up } from "./format.js";
+import { said, short, up } from "./format.js";
 
 const TARGETS = { classifier: "the classifier alone", guarded: "the guarded model" };
 
@@ -93,8 +93,9 @@ export class Attack {
   summary(eps) {
     const { classifier, guarded } = this.duel.results;
     const bound = up(guarded.upper_bound, this.model.floor);
-    const got = `the classifier alone is driven to ${near(classifier.found)}, the guarded model to ${near(guarded.found)}`;
-    return `Within ε = ${short(eps)}, ${got}. The proof allows the guarded one ${bound}, whatever the attack.`;
+    const got = `the classifier alone is driven to ${said(classifier.found)}, the guarded model to ${said(guarded.found)}`;
+    const ends = Object.values(this.duel.results).some(({ ended }) => ended === "time") ? " The time was over early." : "";
+    return `Within ε = ${short(eps)}, ${got}. The proof allows the guarded one ${bound}, whatever the attack.${ends}`;
   }
 
   say(text, busy = false) {

@@ -12,11 +12,16 @@ export function near(value) {
   return value.toFixed(DIGITS);
 }
 
+/** The same within a sentence. */
+export function said(value) {
+  return near(value).replace("> ", "more than ").replace("< ", "less than ");
+}
+
 /** A confidence in words where it says almost nothing or almost all, with its number. `floor` is a guess, 1/K. */
 export function plain(value, floor) {
   if (value - floor < FAINT) return `practically no confidence (${near(value)})`;
   if (1 - value < FAINT) return `practically certain (${near(value)})`;
-  return `a confidence of ${near(value)}`;
+  return `a confidence of ${said(value)}`;
 }
 
 /** A bound from above, rounded up; with a digit more where it is close to `floor`, the least confidence there is. */
