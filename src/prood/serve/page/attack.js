@@ -93,9 +93,10 @@ export class Attack {
   summary(eps) {
     const { classifier, guarded } = this.duel.results;
     const bound = up(guarded.upper_bound, this.model.floor);
-    const got = `the classifier alone is driven to ${said(classifier.found)}, the guarded model to ${said(guarded.found)}`;
-    const ends = Object.values(this.duel.results).some(({ ended }) => ended === "time") ? " The time was over early." : "";
-    return `Within ε = ${short(eps)}, ${got}. The proof allows the guarded one ${bound}, whatever the attack.${ends}`;
+    const [alone, held] = [said(classifier.found), said(guarded.found)];
+    const got = `the classifier alone is driven to ${alone}, the guarded model to ${held}`;
+    const late = [classifier, guarded].some(({ ended }) => ended === "time") ? " The time was over early." : "";
+    return `Within ε = ${short(eps)}, ${got}. The proof allows the guarded one ${bound}, whatever the attack.${late}`;
   }
 
   say(text, busy = false) {

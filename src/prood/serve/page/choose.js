@@ -51,7 +51,8 @@ export function showExamples(examples, chosen, failed) {
     const id = `examples-${kind}`;
     const group = element("div", { class: "strip", role: "group", "aria-labelledby": id }, ...members);
     const how = new Set(examples.filter((one) => one.kind === kind).map((one) => one.how));
-    byId("examples").append(element("h3", { id }, title), group, element("p", { class: "note how" }, [...how].join(" ")));
+    const note = element("p", { class: "note how" }, [...how].join(" "));
+    byId("examples").append(element("h3", { id }, title), group, note);
   }
   byId("examples").hidden = !buttons.length;
 

@@ -45,7 +45,7 @@ async function use(image, name, number = null) {
   }
 }
 
-/** Show the answer, and ask all the rest about this image. An answer about an earlier one that comes late is dropped. */
+/** Show the answer, and ask all the rest. What comes late, about an earlier image, is dropped. */
 async function present(answer, pixels, signal) {
   const { image, name, number } = shown;
   settled = false;
@@ -200,7 +200,7 @@ function followed(offered) {
   }
 }
 
-/** The number of the first example that is provably rejected; without one, or a threshold, the first of another kind. */
+/** The first example that is provably rejected, by its number; without one, the first that is of another kind. */
 async function proven(offered) {
   const others = [...offered.keys()].filter((number) => offered[number].kind === "out");
   if (model.threshold !== null) {

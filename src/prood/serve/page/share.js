@@ -52,7 +52,7 @@ export class Share {
     const said = new URLSearchParams();
     if (example) said.set("example", example.name);
     else {
-      if (image.size > LONGEST) throw new Problem("This picture is too large for a link: send the file, or the command.");
+      if (image.size > LONGEST) throw new Problem("This picture is too large for a link: send the file.");
       const bytes = Array.from(new Uint8Array(await image.arrayBuffer()), (byte) => String.fromCharCode(byte));
       said.set("picture", btoa(bytes.join("")).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, ""));
       said.set("name", name);
