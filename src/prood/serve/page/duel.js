@@ -87,7 +87,7 @@ export class Duel {
       entries.push(["line bound", `its certified bound, ${up(bound, model.floor)}`]);
       entries.push(["hatch", "proven out of reach for it"]);
     }
-    if (model.threshold !== null) entries.push(["line threshold", `it accepts from ${near(model.threshold)} on`]);
+    if (model.threshold !== null) entries.push(["line threshold", `the guarded model accepts from ${near(model.threshold)} on`]);
     legend("attack-legend", entries);
   }
 
