@@ -122,25 +122,31 @@ def test_a_gallery_is_shown_and_the_users_own_images_come_first(service, files):
     assert client.get(missing[1]["url"]).content == files[1]
 
 
+def one(**said):
+    return {"pictures": [{"name": "a", "kind": "in", "file": "a.png"} | said]}
+
+
 @pytest.mark.parametrize(
-    "facts",
+    "damage",
     [
-        {"pictures": [{"name": "a", "kind": "in", "file": "../a.png"}], "how": {}},
-        {"pictures": [{"name": "a", "kind": "odd", "file": "a.png"}], "how": {}},
-        {"pictures": [{"name": "a", "kind": "in", "file": "missing.png"}], "how": {}},
-        {"pictures": [], "how": {"in": 3}},
-        {"pictures": [], "how": {}, "classifier_threshold": 7},
+        one(file="../a.png"),
+        one(kind="odd"),
+        one(name=3),
+        one(file="missing.png"),
+        {"how": {"in": 3}},
+        {"classifier_threshold": 7},
         {"pictures": None},
-        [],
     ],
 )
-def test_a_damaged_gallery_is_one_line(tmp_path, facts):
-    folder = tmp_path / "model"
+def test_a_damaged_gallery_is_one_line(tmp_path, damage):
     assert gallery_of(tmp_path) is None
+    folder, sound = tmp_path / "model", {"how": {}, "classifier_threshold": None, **one()}
     folder.mkdir()
-    (folder / "a.png").write_bytes(b"")
-    (tmp_path / "a.png").write_bytes(b"")
-    (folder / LIST).write_text(json.dumps(facts))
+    for place in (folder, tmp_path):
+        (place / "a.png").write_bytes(b"pixels")
+    (folder / LIST).write_text(json.dumps(sound))
+    assert gallery_of(tmp_path).pictures[0].png == b"pixels"
+    (folder / LIST).write_text(json.dumps(sound | damage))
     with pytest.raises(Damaged, match="model"):
         gallery_of(tmp_path)
 

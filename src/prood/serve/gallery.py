@@ -48,12 +48,12 @@ def gallery_of(run: Path | str) -> Gallery | None:
     try:
         facts = json_of(content(folder / LIST, LARGEST))
         pictures = tuple(Picture(one["name"], one["kind"], _png(folder, one["file"])) for one in facts["pictures"])
-        threshold = facts.get("classifier_threshold")
+        least = facts["classifier_threshold"]
         texts = [*(one.name for one in pictures), *facts["how"].values()]
         sound = all(one.kind in get_args(Kind) for one in pictures) and all(isinstance(text, str) for text in texts)
-        if not (sound and (threshold is None or 0 <= threshold <= 1)):
+        if not (sound and (least is None or 0 <= least <= 1)):
             raise ValueError("a name, a kind or a number is of another type")
-        return Gallery(pictures, facts["how"], threshold)
+        return Gallery(pictures, facts["how"], least)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         fault = f"cannot read the pictures in {folder} ({error!r})"
         raise Damaged(f"{fault}: remove this folder, or install Prood again") from None
