@@ -224,13 +224,15 @@ def serve(
 
 def _source(run: str, name: str, device: str, threshold: float | None) -> Source:
     """How a model is read, at the start and again."""
+    from prood.certification.certify import certifier
     from prood.serve import server
 
     def read() -> tuple[Detector, About]:
         detector, about = server.loaded(run, device=device, name=name)
         if threshold is not None:
             detector.threshold = threshold
-        return detector, replace(about, price=_price(run, detector.threshold))
+        certificate = certifier(detector, run, about.name)
+        return detector, replace(about, price=_price(run, detector.threshold), certificate=certificate)
 
     return read
 

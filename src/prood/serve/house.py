@@ -56,7 +56,7 @@ class House:
             {
                 "prood_queue_rows": ("Images or balls that wait.", self._each(lambda one: one.batcher.waiting)),
                 "prood_queue_seconds": ("Accepted work, in seconds.", self._each(lambda one: one.batcher.promised)),
-                "prood_attacks": ("Attacks that run or wait.", self._each(lambda one: one.attacks)),
+                "prood_attacks": ("Attacks that run or wait.", self._each(lambda one: len(one.attacks.running))),
                 "prood_held_bytes": ("Bytes of long bodies in memory.", lambda: {None: self.held.bytes}),
                 "prood_requests_in_flight": ("Requests being worked on.", lambda: {None: self.in_flight}),
                 "prood_ready": ("1 if it takes requests.", lambda: {None: float(self.ready)}),

@@ -1,12 +1,12 @@
-"""What /openapi.json says of requests and answers, and /docs. The models describe; they do not make the answers."""
+"""What /openapi.json says of requests and answers. The models describe; they do not make the answers."""
 
-from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from pydantic import BaseModel, Field
 
 from prood.detector.answers import Reason
+from prood.serve.answer import NDJSON
+from prood.serve.attacking import TARGETS, Target
 from prood.serve.options import Options
 from prood.serve.pictures import FORMATS
 
@@ -68,6 +68,7 @@ class Model(BaseModel):
     floor: float = Field(description="1/K.")
     method: str
     fingerprint: str = Field(description="Which weights these are.")
+    certificates: bool = Field(description="Whether /v1/certificate makes files for prood verify.")
     limits: Limits
     version: str
 
@@ -129,16 +130,42 @@ class Certificates(BaseModel):
 
 
 class Attack(BaseModel):
+    on: Target
     eps: float
     confidence: list[float] = Field(description="The best found so far, from the clean image on, step by step.")
     found: float
-    upper_bound: float
+    upper_bound: float | None = Field(description="null: the classifier alone has none.")
     clean: float
+    label: int
+    name: str
     accepted: bool | None
     reason: Reason | None = Field(description=_REASON)
+    threshold: float | None = Field(description="Of the attacked confidence; null where none is known.")
     image: str = Field(description="The attacked image as a data URL, rounded to bytes for display.")
     original: str = Field(description="What the model saw of the picture, likewise.")
     passes: int
+    ended: str = Field(
+        description="Why: steps, goal (nothing is left to find), or time.", pattern="^(steps|goal|time)$"
+    )
+
+
+class Line(BaseModel):
+    """One line of a file that `prood verify` reads."""
+
+    input: dict[str, str | int | None]
+    model: dict[str, str]
+    norm: str
+    eps: float
+    method: str
+    bound: float = Field(description="Of g, without the shift.")
+    shift: float
+    classes: int | None
+    confidence: float | None = Field(description="No image in the ball gets a higher confidence.")
+    seconds: float
+    arithmetic: str
+    version: str
+    format: int
+    digest: str
 
 
 class Far(BaseModel):
@@ -152,6 +179,7 @@ class Example(BaseModel):
     name: str
     kind: str = Field(pattern="^(in|out)$")
     url: str
+    how: str = Field(description="Where it comes from, and how it was picked.")
 
 
 def _described(options: Options, one: bool) -> dict[str, tuple[dict[str, Any], str, str]]:
@@ -167,6 +195,9 @@ def _described(options: Options, one: bool) -> dict[str, tuple[dict[str, Any], s
         "eps": (radius, "0.01", "The radius.") if one else many,
         "radius": ({"type": "boolean"}, "false", "false: leave the search for the certified radius out."),
         "steps": (steps, str(min(50, options.attack_steps)), "Steps of the search."),
+        "on": ({"enum": list(TARGETS)}, TARGETS[0], "What is attacked: the guarded model, or its classifier alone."),
+        "stream": ({"type": "boolean"}, "false", "true: a line of JSON for each step, the last one is the answer."),
+        "name": ({"type": "string"}, "photo.png", "The picture's file name, by which prood verify finds it."),
         "factors": (several | {"items": factor}, "1,2,4,8", alpha),
     }
 
@@ -181,7 +212,12 @@ def post(options: Options, summary: str, model: type[BaseModel], *names: str, on
     ]
     bodies = _bodies({name: described[name][0] for name in names}, 1 if one else options.images)
     extra = {"parameters": parameters, "requestBody": {"required": True, "content": bodies}}
-    return {"summary": summary, "responses": responses(model, 403, 408, 413, 415, 503), "openapi_extra": extra}
+    found = responses(model, 403, 408, 413, 415, 503)
+    if "stream" in names:
+        found[200]["content"] = {NDJSON: {"schema": {"type": "string"}}}
+    if "name" in names:
+        found[404] = {"model": Error, "description": "The service makes no such files."}
+    return {"summary": summary, "responses": found, "openapi_extra": extra}
 
 
 def _parameter(name: str, place: str, example: str) -> dict[str, Any]:
@@ -229,57 +265,3 @@ def _bodies(options: dict[str, Any], images: int) -> dict[str, Any]:
         "multipart/form-data": {"schema": form},
         "application/json": {"schema": body, "example": {"images": [_PIXEL]}},
     }
-
-
-def page(document: dict[str, Any]) -> str:
-    """/docs: the whole document as plain HTML, without a script, and nothing from another server."""
-    info = document["info"]
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>prood: the HTTP interface</title></head>',
-        f"<body><h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>",
-        '<p>The same for programs: <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1). '
-        '<a href="/">The page</a>.</p>',
-    ]
-    for path, operations in document["paths"].items():
-        parts += [_operation(path, method, operation) for method, operation in operations.items()]
-    schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
-    return "\n".join([*parts, "<h2>Answers</h2>", *schemas, "</body></html>"])
-
-
-def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
-    rows = [
-        (f"{one['name']} ({one['in']})", f"{one.get('description', '')} Example: {one['example']}")
-        for one in operation.get("parameters", ())
-    ]
-    if "requestBody" in operation:
-        rows.append(("body", ", ".join(operation["requestBody"]["content"])))
-    for status, response in operation["responses"].items():
-        kinds = [_named(body.get("schema", {})) or kind for kind, body in response.get("content", {}).items()]
-        rows.append((status, f"{response['description']} {' '.join(kinds)}"))
-    head = f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>"
-    return head + _table(rows)
-
-
-def _schema(name: str, schema: dict[str, Any]) -> str:
-    rows = [(key, _kind(value), value.get("description", "")) for key, value in schema["properties"].items()]
-    return f'<h3 id="{escape(name)}">{escape(name)}</h3>' + _table(rows)
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    lines = []
-    for first, *rest in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in rest)
-        lines.append(f"<tr><th>{escape(first)}</th>{cells}</tr>")
-    return f"<table>{''.join(lines)}</table>"
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"])
-    if schema.get("type") == "array":
-        return f"list of {_kind(schema.get('items', {}))}"
-    return _named(schema) or str(schema.get("type", "anything"))
-
-
-def _named(schema: dict[str, Any]) -> str:
-    return str(schema.get("$ref", "")).rpartition("/")[2]

@@ -22,6 +22,7 @@ from prood.errors import BadValue, NoAccess
 from prood.models import model_path, read_metadata
 from prood.serve.app import Application, create_app
 from prood.serve.connection import ACCEPTED, Quiet, descriptors, impatient
+from prood.serve.gallery import gallery_of
 from prood.serve.house import House
 from prood.serve.lines import write_log
 from prood.serve.options import About, Options
@@ -80,7 +81,7 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
     own = check_name(own_name(run) if name is None else name)
     detector, facts = Detector.load(run, device=device), read_metadata(run)
     detector.joint()  # a bare discriminator names no class
-    return detector, About(own, facts.eps, facts.inside)
+    return detector, About(own, facts.eps, facts.inside, gallery=gallery_of(run))
 
 
 def named(words: Sequence[str], name: str | None = None) -> dict[str, str]:
