@@ -44,6 +44,7 @@ def test_p_values_are_those_of_polyas_urn_by_hand():
     assert found.counts.sum() == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [None, 5])
 def test_they_are_independent_and_uniform_also_with_ties_and_few_calibration_images(random, levels):
     """Against a fixed set of 20 images they are not: the last line would fail for them."""
@@ -59,6 +60,7 @@ def test_they_are_independent_and_uniform_also_with_ties_and_few_calibration_ima
     assert 0.75 < p.mean(1).var() * 12 * 200 < 1.35
 
 
+@pytest.mark.slow
 def test_nothing_changes_and_nothing_is_said(random):
     alarms = 0
     for seed in range(60):

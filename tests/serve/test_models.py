@@ -115,6 +115,7 @@ def test_what_cannot_be_loaded_leaves_the_old_one(refused, house):
     assert client.get("/v2/models/b").json() == before
 
 
+@pytest.mark.slow
 def test_a_model_is_replaced_under_load_and_no_request_is_dropped(house, files, images):
     """Every answer is of one version, whole: its confidence is what that version says."""
     client = house(wait_ms=1.0)
@@ -132,7 +133,7 @@ def test_a_model_is_replaced_under_load_and_no_request_is_dropped(house, files, 
         await asyncio.gather(*map(asking, paths))
 
     running = asyncio.run_coroutine_threadsafe(main(), client.loop)
-    for turn in range(6):
+    for turn in range(4):
         client.sources["b"] = versions[turn % 2]
         answered = client.post("/v2/repository/models/b/load", headers=ADMIN)
         assert answered.status_code == 200, answered.text
@@ -166,6 +167,7 @@ def test_models_share_the_limits(refused, house, files):
     assert post(client, "/models/b/v1/predict", files[0]).status_code == 200
 
 
+@pytest.mark.slow
 def test_arrivals_are_watched_model_by_model(house, files, images, tmp_path):
     client = house(monitor=tmp_path)
     for file in files[3::5]:
@@ -232,6 +234,7 @@ def test_a_state_of_another_calibration_is_refused_at_the_start(images, tmp_path
         asyncio.run(house.watch.stop())
 
 
+@pytest.mark.slow
 def test_loading_goes_on_where_its_client_is_gone(house, images):
     client = house(deadline_s=0.2)
     other = calibrated(images, 5)

@@ -43,8 +43,9 @@ class Metrics:
 
     def saw(self, model: str, found: Prediction) -> None:
         """A pass of predictions."""
+        observe = self.p_in.labels(model).observe
         for value in found.p_in.tolist():
-            self.p_in.labels(model).observe(value)
+            observe(value)
         if found.threshold is None:
             self.images.labels(model, "undecided").inc(len(found))
             return

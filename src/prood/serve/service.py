@@ -73,8 +73,9 @@ class Service:
     def _passed(self, work: str, rows: int, seconds: float, waited: list[float]) -> None:
         self.metrics.rows.labels(self.about.name, work).observe(rows)
         self.metrics.stages.labels("compute").observe(seconds)
+        wait = self.metrics.stages.labels("wait")
         for one in waited:
-            self.metrics.stages.labels("wait").observe(one)
+            wait.observe(one)
 
     async def warm(self) -> None:
         """Grey images, so that the first request finds a model that is ready, and the service knows what work costs."""
