@@ -26,7 +26,7 @@ from prood.methods import METHODS
 from prood.models import ProoD, architectures, discriminator, model_path, save, small
 
 # Tests are no package, so their helpers are loaded by their paths.
-for _name in ("pages", "commands"):
+for _name in ("pages", "commands", "words"):
     _spec = importlib.util.spec_from_file_location(f"docs_{_name}", Path(__file__).with_name(f"{_name}.py"))
     _module = sys.modules[f"docs_{_name}"] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(_module)
