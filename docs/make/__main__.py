@@ -21,7 +21,10 @@ def generated() -> dict[Path, str]:
         "verdict.md": verdict.page(),
         **dict(summary.pages()),
     }
-    drawn = {f"assets/{key}.svg": text for key, text in (figures.drawn() | diagrams.drawn() | verdict.drawn() | summary.drawn()).items()}
+    drawn = {
+        f"assets/{key}.svg": text
+        for key, text in (figures.drawn() | diagrams.drawn() | verdict.drawn() | summary.drawn()).items()
+    }
     return {DOCS / name: text for name, text in (pages | drawn).items()}
 
 

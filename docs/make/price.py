@@ -19,7 +19,9 @@ ACCEPTED = [round(share / 100, 2) for share in range(50, 100)]
 
 
 def main(run: str) -> None:
-    found = [one.scores for one in read_results(run) or () if one.scores is not None and one.scores.attacked is not None]
+    found = [
+        one.scores for one in read_results(run) or () if one.scores is not None and one.scores.attacked is not None
+    ]
     if not found:
         sys.exit(f"{run} has no attacked evaluation with scores: run the first command of this file's head")
     kinds = [{"clean": one.clean, "attacked": one.attacked, "proved": one.certified} for one in found]

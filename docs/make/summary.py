@@ -15,7 +15,8 @@ DOCS = Path(__file__).parent.parent
 RESULTS = DOCS.parent / "results" / "cifar10"
 PRICE = DOCS / "assets" / "price.json"
 """`python docs/make/price.py` measures it with the model that ships."""
-BLOCK = re.compile(r"(?<=<!-- made of results: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+VERDICTS = DOCS / "assets" / "verdicts.json"
+BLOCK = re.compile(r"(<!-- made of results: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 HEADS = ["method", "trained against", "accuracy", "AUC", "under attack", "proved", "provably rejected"]
 
 
@@ -72,8 +73,19 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def verdicts() -> str:
+    """What the shipped models with their gates reject, and provably reject."""
+    lines = [["model", "95% accepted", "90%", "80%"], ["---"] * 4]
+    for model in json.loads(VERDICTS.read_text(encoding="utf-8")):
+        (one,) = (rule for rule in model["rules"] if (rule["rule"], rule["bound"]) == ("default", "best"))
+        rates = zip(one["sets"]["mean"]["fpr"], one["sets"]["mean"]["gfpr"], strict=True)
+        cells = [f"{100 * (1 - clean):.1f}% rejected, {100 * (1 - proved):.1f}% provably" for clean, proved in rates]
+        lines.append([f"`{model['model']}`", *cells])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def bars(rows: Sequence[Row]) -> str:
-    """Per method a bar from GAUC to AAUC, and a tick at the AUC: where between the ends the worst case lies is not known."""
+    """Per method a bar from GAUC to AAUC, in which the worst case lies, and a tick at the AUC."""
     chart = Chart(
         "For each method a bar from what is proved to what an attack leaves of the AUC, and a tick at the clean AUC",
         x=Axis(0, 100, nice_ticks(0, 100, 6), "AUC in percent, ε = 0.01, mean of six test sets"),
@@ -119,7 +131,7 @@ def drawn() -> dict[str, str]:
 
 def pages() -> Iterator[tuple[str, str]]:
     """README and the summary with their tables."""
-    tables = {"short": SHORT, **LONG}
+    tables = {name: table(rows) for name, rows in {"short": SHORT, **LONG}.items()} | {"verdicts": verdicts()}
     for name in ("../README.md", "summary.md"):
         text = (DOCS / name).read_text(encoding="utf-8")
-        yield name, BLOCK.sub(lambda block: table(tables[block[1]]), text)
+        yield name, BLOCK.sub(lambda block: f"{block[1]}{tables[block[2]]}\n", text)

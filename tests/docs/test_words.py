@@ -43,7 +43,12 @@ def test_errors() -> None:
 
 
 def test_the_rules_see_what_breaks_them() -> None:
-    assert len(list(complaints("It is no file; else the recipe's. So many of them are the same as that of another."))) == 4
+    assert (
+        len(list(complaints("It is no file; else the recipe's. So many of them are the same as that of another."))) == 4
+    )
     assert list(complaints(" ".join(["word"] * 41))) != []
     assert list(complaints("Prood reuses results that already exist.")) == []
-    assert list(paragraphs("# A\n\n```bash\nso many\n```\n\n| so many |\n\none\ntwo\n\n- three")) == ["one two", "- three"]
+    assert list(paragraphs("# A\n\n```bash\nso many\n```\n\n| so many |\n\none\ntwo\n\n- three")) == [
+        "one two",
+        "- three",
+    ]

@@ -9,7 +9,7 @@ PHRASES = {
     r"; else\b": "say what the default is",
     r"\b[Ss]o many\b": "name what is counted",
     r"\blikewise\b": "say it again in full",
-    r"(?<![Tt]here )\b(?:is|are) no (?!longer\b|more\b|less\b|better\b|other\b|worse\b|one\b)[a-z]+": "say “is not a …”",
+    r"(?<![Tt]here )\b(?:is|are) no (?!(?:longer|more|less|better|other|worse|one)\b)[a-z]+": "say “is not a …”",
     r"\bthat of\b": "name it",
     r"\b[Oo]f [a-z0-9]+ (?:it|they|we) ": "subject, verb, object",
 }
