@@ -29,7 +29,7 @@ class Row:
     outside: str
 
 
-BROAD = "photographs (natural32)"
+BROAD = "photographs"
 NEAR = "CIFAR-100"
 SHORT = [
     Row("Plain", "cifar100/plain-2.json", "–"),
