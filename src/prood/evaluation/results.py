@@ -16,6 +16,7 @@ from prood.errors import Damaged, Unsupported
 from prood.evaluation.metrics import TPR, rejected
 from prood.evaluation.scores import Scores, StoredScores
 from prood.evaluation.words import PROVED, VERDICTS
+from prood.extras import UPDATE
 from prood.reading import content, json_of, text
 from prood.version import __version__
 
@@ -216,7 +217,7 @@ def _added(folder: Path) -> list[Evaluation]:
 
 def _check_format(number: int, file: Path) -> None:
     if number > FORMAT:
-        raise Unsupported(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
+        raise Unsupported(f"{file} was written by a newer Prood: {UPDATE}")
 
 
 def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
