@@ -28,6 +28,7 @@ from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
 from prood.errors import ProodError, ProodWarning
 from prood.version import __version__
 
+
 class _Root(TyperGroup):
     """The commands, with one line of help about completion: who needs --show-completion finds it in the guide."""
 
