@@ -23,7 +23,7 @@ from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
-from prood.evaluation.sets import Outside, opened
+from prood.evaluation.sets import Inside, Outside, opened
 from prood.evaluation.verdicts import judged
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
@@ -49,7 +49,7 @@ class Scored(Protocol):
 def evaluate(
     model: nn.Module | Score | Scored,
     *,
-    inside: ImageSet | str,
+    inside: Inside,
     outside: Outside,
     eps: float | str | Iterable[float | str],
     options: EvaluateOptions | None = None,
@@ -61,7 +61,8 @@ def evaluate(
     model without a certificate has 0 and 1); AAUC and AFPR the highest scores that an attack finds in them.
 
     `model` is a network with a score, a `Score` or a `Detector`. Sets may be given by name: `inside="digits:test"`,
-    `outside=["uniform", "smooth"]`; without a split the name means the split `test`. A radius may be text: `"8/255"`.
+    `outside=["uniform", "smooth"]`; without a split the name means the split `test`. A `DataLoader` or another
+    iterable of batches is a set, too. A radius may be text: `"8/255"`.
     `options`, or `keywords` by the names of its fields, say how: see `EvaluateOptions`. Under torchrun each process
     takes a part of the images. The model is moved to the device, and stays in eval mode.
     """

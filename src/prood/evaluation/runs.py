@@ -16,6 +16,7 @@ from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
 from prood.evaluation.sets import fitting_of, part_of
 from prood.models import load, model_path
+from prood.models.files import title
 
 
 def evaluate_run(
@@ -90,7 +91,7 @@ def _place(run: Path) -> Path:
         return run
     if run.exists() or not model_path(run).is_file():
         raise NotFound(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
-    return Path("runs") / "shipped" / run
+    return Path("runs") / "shipped" / title(run)
 
 
 def gather(folders: Sequence[Path | str]) -> Results:

@@ -25,12 +25,24 @@ from prood.models.confidence import renamed
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
 from prood.models.wrapped.trust import trusting_code
-from prood.pretrained import MODEL_FILE, RUN_FILE, find, model_path
+from prood.pretrained import MODEL_FILE, RUN_FILE, find, model_path, place_of, title
 from prood.reading import json_of
 
 KEY, DIGEST = "prood", "sha256"
 
-__all__ = ["MODEL_FILE", "RUN_FILE", "digest", "fingerprint", "load", "model_path", "read_metadata", "rounded", "save"]
+__all__ = [
+    "MODEL_FILE",
+    "RUN_FILE",
+    "digest",
+    "fingerprint",
+    "load",
+    "model_path",
+    "place_of",
+    "read_metadata",
+    "rounded",
+    "save",
+    "title",
+]
 
 
 def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any) -> Metadata:
