@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 from prood.cli.calibrating import calibrate
 from prood.cli.committee import committee
 from prood.cli.data import data
-from prood.cli.deploying import export, serve, wrap
+from prood.cli.deploying import serve, wrap
+from prood.cli.exporting import export
 from prood.cli.guarding import guard, init
 from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.predicting import predict
