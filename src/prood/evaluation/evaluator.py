@@ -111,7 +111,8 @@ def evaluate(
     threshold = options.threshold
     if threshold is None:
         threshold = getattr(score.model, "threshold", None)
-    asked = tuple(judged(found[name], threshold, found[name].classes) for name in plan)
+    verdicts = (judged(found[name], threshold, found[name].classes) for name in plan)
+    asked = tuple(replace(one, trained_on=_trained_on(score, options)) for one in verdicts)
     if store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             settle(store, asked)
@@ -136,6 +137,12 @@ def _plan(
             whole = settings | {"eps": radius}
             plan[identity(**whole)] = (chosen, whole)
     return plan
+
+
+def _trained_on(score: Score, options: EvaluateOptions) -> list[str] | None:
+    about = getattr(score.model, "about", None)
+    names = options.trained_on if options.trained_on is not None or about is None else tuple(about.data)
+    return None if names is None else list(names)
 
 
 def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:

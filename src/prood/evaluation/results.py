@@ -56,6 +56,7 @@ class Evaluation:
     passed: float | None = None
     proved: float | None = None
     accuracy: float | None = None
+    trained_on: list[str] | None = None  # image sets of the model's training; None where it does not say
     classes: int | None = None  # None for a score that is no confidence, such as a bare discriminator's
     certificate: str = ""  # method of the bound, and the arithmetic that it covers
     attacks: str | None = None
@@ -247,6 +248,7 @@ def check_kinds(made: Evaluation) -> None:
         ),
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
+        list | None: ("trained_on",),
     }
     wrong = [name for kind, names in kinds.items() for name in names if not isinstance(getattr(made, name), kind)]
     if wrong:
