@@ -153,6 +153,7 @@ def test_a_changed_file_is_refused(calibrated, tmp_path):
     refused(Damaged, str(tmp_path / "newer"), "cannot be read")
 
 
+@pytest.mark.slow
 def test_what_was_pushed_is_fetched_by_name_and_by_commit(hub, calibrated, digits):
     first = calibrated.push_to_hub("me/guard")
     assert first == f"hf:me/guard@{hub.refs['me/guard', 'main']}"
@@ -206,6 +207,7 @@ def test_what_is_not_there_is_one_line(hub, calibrated):
         calibrated.push_to_hub("me/guard@main")
 
 
+@pytest.mark.slow
 def test_commands_take_the_name(hub, calibrated, capsys, monkeypatch):
     calibrated.push_to_hub("me/guard")
     monkeypatch.setattr("sys.argv", ["prood", "info", "hf:me/guard"])
