@@ -83,10 +83,12 @@ def _trust(value: bool) -> None:
 
 def console() -> Console:
     """Standard output: a terminal has a width, a file or a pipe has none. COLUMNS, where it is set, holds for both."""
-    found = Console()
+    found = Console(emoji=False)
     if found.is_terminal or "COLUMNS" in os.environ:
         return found
-    return Console(width=100_000)  # as many columns as a table needs: it is no wider than what stands in it
+    return Console(
+        emoji=False, width=100_000
+    )  # as many columns as a table needs: it is no wider than what stands in it
 
 
 def separated(texts: list[str] | None) -> list[str]:

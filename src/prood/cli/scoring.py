@@ -74,7 +74,7 @@ def score(
         options=Options(bound=bound, norm=norm),  # type: ignore[arg-type]  # wrong words are refused there
     )
     where = Engine(engine, workers, gpus, index, count, device)  # type: ignore[arg-type]
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     found = score(request, out, where, console=console)
     totals, whose = (found.here, f"shards {shard}") if found.totals is None else (found.totals, "all shards")
     if not found.shards:

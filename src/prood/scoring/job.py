@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from prood.atomic import locked, replacing, write_text
 from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NoAccess
+from prood.reading import content, json_of
 from prood.scoring import shards
 from prood.scoring.columns import schema_of
 from prood.scoring.options import Options
@@ -171,7 +172,7 @@ def _check(out: Path, request: Request) -> None:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return json_of(content(path))
     except FileNotFoundError:
         return None
     except OSError as error:

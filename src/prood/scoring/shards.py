@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from prood.atomic import replacing
 from prood.errors import Mismatch
+from prood.reading import json_of
 from prood.scoring.columns import table_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def done(path: Path, identity: str) -> Counts | None:
     import pyarrow.parquet as pq
 
     try:
-        facts = json.loads((pq.read_metadata(path).metadata or {})[KEY])
+        facts = json_of((pq.read_metadata(path).metadata or {})[KEY])
         whose, totals = facts["identity"], Counter(facts["totals"])
     except FileNotFoundError:
         return None
