@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from importlib import resources
 from inspect import signature
 from itertools import takewhile
 from pathlib import Path
@@ -21,10 +20,10 @@ from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
 from prood.models import discriminator
 from prood.models.sizes import check_size
+from prood.recipes import find
 from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
-_RECIPES: Any = resources.files("prood") / "recipes"
 _TABLES = ("data", "augment", "networks", "train", "joint", "evaluate", "guard")
 _NETWORKS = {"classifier": {"name": "small"}, "discriminator": {"size": "S"}}
 _TRAINED = ("plain", "oe", "discriminator", "prood")
@@ -171,20 +170,13 @@ class Recipe:
         return document | {"networks": networks, "joint": {"shift": self.shift}} | guard
 
 
-def recipe_names() -> list[str]:
-    return sorted(item.name.removesuffix(".toml") for item in _RECIPES.iterdir() if item.name.endswith(".toml"))
-
-
 def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
     """A recipe that comes with Prood, or a TOML file of your own.
 
     `modules` declare methods of your own: files FILE.py, or modules that Python finds by name. Those that the recipe
     itself names, in its key `modules`, are imported too, from the folder that it lies in: all this runs their code.
     """
-    file = _RECIPES / f"{name}.toml"
-    source = file if file.is_file() else Path(name)
-    if not source.is_file():
-        raise NotFound(f"no recipe {name!r}: choose one of {', '.join(recipe_names())}, or give a .toml file")
+    source = find(name)
     try:
         text = source.read_text(encoding="utf-8-sig")  # some editors put a byte order mark before it
         document = tomllib.loads(text)
