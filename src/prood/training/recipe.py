@@ -14,7 +14,7 @@ from prood.bounds import Method as Bound
 from prood.data import Augment, Images, open_set
 from prood.data.images import Shape
 from prood.data.stored import Damage
-from prood.errors import BadValue, NotFound, ProodError, UnknownName
+from prood.errors import BadValue, NotFound, ProodError, UnknownName, Unsupported
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
@@ -170,11 +170,12 @@ class Recipe:
         return document | {"networks": networks, "joint": {"shift": self.shift}} | guard
 
 
-def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
+def load_recipe(name: str, modules: Sequence[str] = (), *, code: bool = True) -> Recipe:
     """A recipe that comes with Prood, or a TOML file of your own.
 
     `modules` declare methods of your own: files FILE.py, or modules that Python finds by name. Those that the recipe
     itself names, in its key `modules`, are imported too, from the folder that it lies in: all this runs their code.
+    Without `code` a recipe that names some is refused, as the one in a run's folder.
     """
     source = find(name)
     try:
@@ -183,7 +184,10 @@ def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a number of thousands of digits, too deep
         raise BadValue(f"recipe {name!r} is not valid TOML: {error}") from None
     load_modules(modules)
-    load_modules(checked(document.get("modules", ()), tuple[str, ...], "modules"), Path(name).parent)
+    named = checked(document.get("modules", ()), tuple[str, ...], "modules")
+    if named and not code:
+        raise Unsupported(f"recipe {name!r} names modules, whose code would run ({named[0]}): leave them out")
+    load_modules(named, Path(name).parent)
     head = takewhile(lambda line: line.startswith("#"), text.splitlines())
     recipe = parse(document, Path(name).stem, " ".join(line.lstrip("# ").rstrip() for line in head))
     return replace(recipe, modules=tuple(dict.fromkeys((*recipe.modules, *modules))))
