@@ -192,22 +192,21 @@ def serve(
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
         detector.threshold = threshold
-    about = replace(about, price=_price(run, detector.threshold, detector.count))
+    about = replace(about, price=_price(run, detector.threshold))
     bound = server.bind(host, port)
     print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
     server.serve(detector, options, about, host=host, bound=bound, last=True)
 
 
-def _price(run: str, threshold: float | None, classes: int) -> tuple[dict[str, float], ...]:
+def _price(run: str, threshold: float | None) -> tuple[dict[str, float | None], ...]:
     """What the model's evaluations say about this threshold; damaged ones say nothing."""
     from prood.errors import ProodError
-    from prood.evaluation.price import at_score, priced
-    from prood.models.confidence import score_at
+    from prood.evaluation.price import at_threshold, priced
 
     if threshold is None:
         return ()
     with suppress(ProodError):
-        return tuple(asdict(point) for point in at_score(priced(run), score_at(threshold, classes)))
+        return tuple(asdict(point) for point in at_threshold(priced(run), threshold))
     return ()
 
 

@@ -15,7 +15,7 @@ from prood.bounds.radius import nested
 from prood.detector import files
 from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
-from prood.detector.gates import Schedule, Spent, gated, ungated
+from prood.detector.gates import Spent, gated, schedule_of, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
 from prood.detector.outputs import Outputs, classes_of, model_of, outputs_of, outputs_over, probabilities
 from prood.detector.rule import Rule
@@ -137,7 +137,7 @@ class Detector:
         model = self.model if provable is None else ungated(self.joint())
         seen = self._outputs(images, batch, model)
         scores = seen.scores
-        schedule = Schedule(provable or 0.0) if isinstance(provable, float | int | None) else provable
+        schedule = schedule_of(provable)
         if schedule.end > 0:
             model, scores = gated(self.joint(), schedule, scores, seen.g)
         found = calibrated(scores, self.rule.value(scores), accept=accept, level=level)

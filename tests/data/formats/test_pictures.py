@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from prood.data.formats.pictures import BILINEAR, MIXED, DamagedPicture, crop, decode, fit, own_shape
-from prood.errors import Mismatch, ProodError
+from prood.errors import Damaged, Mismatch, ProodError
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
 COLOUR = Image.fromarray(NOISE)
@@ -184,7 +184,7 @@ def test_a_truncated_picture_is_refused_by_name(tmp_path: Path, kind: str) -> No
 
 def test_what_is_no_file_is_not_called_damaged(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.png", tmp_path, Path("null\0byte.png")):
-        with pytest.raises(ProodError) as caught:
+        with pytest.raises(Damaged) as caught:
             decode(path)
         assert not isinstance(caught.value, DamagedPicture)
     with pytest.raises(DamagedPicture):

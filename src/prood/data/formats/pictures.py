@@ -20,7 +20,7 @@ from torch import Tensor
 
 from prood.data.formats.overlong import overlong
 from prood.data.images import Shape
-from prood.errors import Damaged, Mismatch
+from prood.errors import Damaged, Mismatch, ProodError
 from prood.reading import content
 
 LARGEST = 2**28
@@ -71,6 +71,8 @@ def decode(source: Path | bytes, name: str = "", *, upright: bool = True) -> Ima
             raise ClosedPicture(name, _reason(error)) from error
         except (OSError, ValueError) as error:
             raise Damaged(f"cannot read the image {name}: {_reason(error)}") from error
+        except ProodError as error:  # a pipe, a folder, a name that no file can have
+            raise Damaged(str(error)) from error
     if fault := overlong(source):
         raise DamagedPicture(name, f"it is {fault}; save it anew")
     try:
