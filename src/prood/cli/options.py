@@ -44,7 +44,7 @@ def folders(fault: str) -> Callable[[T], T]:
 
     def check(runs: T) -> T:
         for run in runs if isinstance(runs, list) else [runs]:
-            if not isdir(str(run)) and str(run) not in names():
+            if not isdir(str(run)) and str(run) not in names() and not str(run).startswith("hf:"):
                 raise NotFound(fault.format(run))
         return runs
 
