@@ -1,4 +1,4 @@
-"""prood wrap, serve, export: models in use"""
+"""prood wrap, serve: models in use"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Device, Discriminator, JointModel, JointModels, TrustCode
+from prood.cli.options import Device, Discriminator, JointModels, TrustCode
 from prood.errors import BadValue
 
 if TYPE_CHECKING:
@@ -247,27 +247,3 @@ def _price(run: str, threshold: float | None) -> tuple[dict[str, float | None], 
     with suppress(ProodError):
         return tuple(asdict(point) for point in at_threshold(priced(run), threshold))
     return ()
-
-
-def export(
-    run: JointModel,
-    file: Annotated[Path, Argument(metavar="FILE.onnx", help="Where to write.")],
-    opset: Annotated[int, Option(help="Version of the operator set, 18 to 21.")] = 20,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace a file of that name.")] = False,
-    trust_code: TrustCode = False,
-) -> None:
-    """Write a joint model and its certified bound as one ONNX file.
-
-    Its inputs are 'images' (N, C, H, W, float32 in [0, 1]) and 'eps', a radius; its outputs 'probabilities', 'p_in',
-    'confidence' and 'upper_bound': no image of [0, 1]^d within eps has a confidence above that. The bound covers every
-    value that the float32 network in the file can return, in any order of summation; docs/export.md says which runtimes
-    keep to that.
-
-    The file is compared with torch on a few images before it gets its name.
-    """
-    from prood.export import export as write
-
-    found = write(run, file, opset=opset, overwrite=overwrite)
-    print(f"wrote {file}")
-    differences = f"{found.probabilities:.1g} in a probability and {found.upper_bound:.1g} in a bound"
-    print(f"ONNX Runtime and torch differ by at most {differences} ({found.images} images)")

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -108,7 +108,8 @@ def verify(
 
     if input is not None and not Path(input).exists():
         data.find(input)  # refuses what is no image set either
-    aside, shown = Console(stderr=True, highlight=False, soft_wrap=True), Console(highlight=False, soft_wrap=True)
+    plain: dict[str, Any] = {"highlight": False, "soft_wrap": True, "emoji": False}  # :cat: may be part of a name
+    aside, shown = Console(stderr=True, **plain), Console(**plain)
     if note:
         aside.print(f"note: {note}", markup=False)
     verifier = Verifier(model=model, input=input)

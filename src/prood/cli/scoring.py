@@ -1,14 +1,14 @@
 """prood score SOURCE… --model MODEL --out FOLDER"""
 
+from os.path import exists
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 from typer import Argument, Option
 
-from prood.cli.options import Device
-from prood.errors import BadValue
-from prood.pretrained import listed
+from prood.cli.options import AnyDetector, Device
+from prood.errors import BadValue, NotFound
 
 
 def score(
@@ -16,13 +16,12 @@ def score(
         list[str],
         Argument(
             metavar="SOURCE…",
+            callback=lambda given: _sources(given),
             help="Folders (searched for pictures, Parquet files and tar archives), lists (.txt), CSV, Parquet, "
             "WebDataset tars, .npz.",
         ),
     ],
-    model: Annotated[
-        str, Option(help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
-    ],
+    model: AnyDetector,
     out: Annotated[Path, Option(metavar="FOLDER", help="Folder for the scores: a Parquet file for each shard.")],
     eps: Annotated[
         str | None, Option(metavar="RADIUS,…", help="Radii to prove bounds for: 0.01,8/255. Default: no proofs.")
@@ -74,7 +73,7 @@ def score(
         options=Options(bound=bound, norm=norm),  # type: ignore[arg-type]  # wrong words are refused there
     )
     where = Engine(engine, workers, gpus, index, count, device)  # type: ignore[arg-type]
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     found = score(request, out, where, console=console)
     totals, whose = (found.here, f"shards {shard}") if found.totals is None else (found.totals, "all shards")
     if not found.shards:
@@ -83,6 +82,13 @@ def score(
     facts += [f"{number:,} {name}" for name, number in sorted(totals.items()) if name not in ("images", "errors")]
     print(f"{whose}: {', '.join(facts)}; {totals['errors']:,} could not be read")
     print(f"wrote {out}")
+
+
+def _sources(given: list[str]) -> list[str]:
+    for source in given:
+        if not exists(source):
+            raise NotFound(f"there is no file or folder {source}: check its path")
+    return given
 
 
 def _shard(text: str) -> tuple[int, int]:

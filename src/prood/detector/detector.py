@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from prood import bounds, processes
 from prood.bounds.radius import nested
-from prood.detector import files
+from prood.detector import files, hub
 from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Spent, gated, schedule_of, ungated
@@ -20,10 +20,9 @@ from prood.detector.inputs import Images, radius_of, read, shape_of
 from prood.detector.monitor import Monitor
 from prood.detector.outputs import Outputs, classes_of, model_of, outputs_of, outputs_over, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, Mismatch, Unsupported, warn
-from prood.models import MODEL_FILE, Discriminator, Gated, ProoD, Score, load, save, score_of
+from prood.errors import Mismatch, Unsupported, warn
+from prood.models import Discriminator, Gated, ProoD, Score, score_of
 from prood.models.confidence import Floats, logistic, renamed
-from prood.models.constancy import constant
 
 
 class Detector:
@@ -260,12 +259,7 @@ class Detector:
 
     def save(self, folder: Path | str) -> None:
         """Write the model, the threshold and the calibration into a new folder; `Detector.load` reads them."""
-        place = Path(folder)
-        if (place / MODEL_FILE).exists() or (place / files.CALIBRATION_FILE).exists() or place.is_file():
-            raise AlreadyThere(f"there is something at {place} already, a run perhaps: save the detector elsewhere")
-        stated: dict[str, Any] = {"threshold": self.threshold, "accept": self.accept, "provable": self.provable}
-        save(self.model, place / MODEL_FILE, classes=list(self.classes) or None, **stated)
-        files.save_calibration(self, place)
+        files.save(self, Path(folder))
 
     @classmethod
     def load(cls, path: Path | str, *, device: str | torch.device = "cpu", trust_code: bool = False) -> Detector:
@@ -273,19 +267,20 @@ class Detector:
 
         With `trust_code`, a TorchScript classifier in the folder may run; else it is refused.
         """
-        model, about = load(path, trust_code=trust_code)
-        if not isinstance(model, ProoD | Discriminator):
-            raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
-        if fault := constant(model):
-            warn(f"{path}: {fault}")
-        classes = about.classes if isinstance(model, ProoD) else None
-        detector = cls(model, threshold=about.threshold, classes=classes, device=device)
-        detector.accept = about.accept
-        detector.provable = detector.provable if about.provable is None else about.provable
-        calibration = files.calibration(Path(path), detector.model)
-        if calibration is not None:
-            detector.use(calibration)
-        return detector
+        return files.load(cls, path, device=device, trust_code=trust_code)
+
+    def save_pretrained(self, folder: Path | str, *, licence: str | None = None, card: str | None = None) -> None:
+        """Write a new folder as the Hugging Face Hub has it: config.json, model.safetensors, README.md (the card)."""
+        hub.save(self, Path(folder), licence=licence, card=card)
+
+    @classmethod
+    def from_pretrained(cls, name: str, *, revision: str | None = None, **how: Any) -> Detector:
+        """What `save_pretrained` wrote or `push_to_hub` uploaded: a folder, or USER/NAME; see `load` for the rest."""
+        return cls.load(hub.found(str(name), revision), **how)
+
+    def push_to_hub(self, name: str, **how: Any) -> str:
+        """Upload to USER/NAME, and return the name of exactly this: see `prood.detector.hub.push` for the options."""
+        return hub.push(self, name, **how)
 
     @torch.no_grad()
     def _outputs(self, images: Images, batch: int, model: ProoD | Discriminator | None = None) -> Outputs:

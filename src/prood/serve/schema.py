@@ -150,8 +150,6 @@ class Attack(BaseModel):
 
 
 class Line(BaseModel):
-    """One line of a file that `prood verify` reads."""
-
     input: dict[str, str | int | None]
     model: dict[str, str]
     norm: str

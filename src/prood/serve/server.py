@@ -19,7 +19,8 @@ import uvicorn
 
 from prood.detector import Detector
 from prood.errors import BadValue, NoAccess
-from prood.models import model_path, read_metadata
+from prood.models import read_metadata
+from prood.models.files import title
 from prood.serve.app import Application, create_app
 from prood.serve.connection import ACCEPTED, Quiet, descriptors, impatient
 from prood.serve.gallery import gallery_of
@@ -78,7 +79,7 @@ class Server(uvicorn.Server):
 
 def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> tuple[Detector, About]:
     """The detector of a run, a model file or a shipped model, and what its file says."""
-    own = check_name(own_name(run) if name is None else name)
+    own = check_name(title(run) if name is None else name)
     detector, facts = Detector.load(run, device=device), read_metadata(run)
     detector.joint()  # a bare discriminator names no class
     return detector, About(own, facts.eps, facts.inside, gallery=gallery_of(run))
@@ -90,19 +91,13 @@ def named(words: Sequence[str], name: str | None = None) -> dict[str, str]:
     for word in words:
         own, is_, run = word.partition("=")
         if not is_ or Path(word).exists():
-            own, run = (name if name is not None else own_name(word)), word
+            own, run = (name if name is not None else title(word)), word
         if own in found:
             raise BadValue(f"two models are called {own}: give one another name, {own}2={run}")
         found[check_name(own)] = run
     if name is not None and list(found) != [name]:
         raise BadValue("--name is for one model: give several as NAME=RUN")
     return found
-
-
-def own_name(run: Path | str) -> str:
-    """Of its folder, or its file."""
-    place = model_path(run)
-    return place.resolve().parent.name if Path(run).is_dir() else place.stem
 
 
 def check_name(name: str) -> str:
