@@ -19,6 +19,7 @@ from prood.data import Images, open_set
 from prood.data.formats.pictures import decode, fit
 from prood.data.images import Shape
 from prood.errors import ProodError
+from prood.pretrained.hub import is_on_hub
 
 NOISE = 50_000
 """Images of noise: a line may name a billion, and making them takes a millisecond each."""
@@ -75,6 +76,8 @@ class Verifier:
 
     def _model(self, certificate: Certificate) -> Model:
         path = self.model or certificate.model.path
+        if not self.model and is_on_hub(path):  # whoever wrote the line does not decide what is downloaded
+            raise Undecided(f"the model is on the Hub: say so with --model {path}, and it is downloaded")
         if path not in self._models:
             # The hash first: a file that is not the one that is meant refutes, whatever is in it.
             _check_hash("the model", path, certificate.model.sha256, sha256_of(path))
