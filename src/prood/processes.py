@@ -40,6 +40,11 @@ def start(device: torch.device) -> None:
             atexit.register(stop)
 
 
+def announced() -> tuple[int, int]:
+    """This process's number among those that torchrun has started, and how many there are; it does not join them."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def stop() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()

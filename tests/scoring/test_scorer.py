@@ -14,6 +14,7 @@ from prood.certification.record import image_sha256
 from prood.detector import Detector
 from prood.errors import BadValue, Mismatch, NotFound, Unsupported
 from prood.models import Discriminator, ProoD, discriminator, fingerprint, open_classifier, save, small
+from prood.models.wrapped.trust import trusting_code
 from prood.scoring import Options, Scorer
 
 EPS = (0.004, 0.02)
@@ -127,7 +128,8 @@ def scripted(tmp_path, images):
         warnings.simplefilter("ignore")  # of torch, about tracing
         program = torch.jit.trace(small(4, channels=1, width=4).eval(), torch.zeros(1, 1, 8, 8))
         torch.jit.save(program, tmp_path / "classifier.pt")
-    wrapped, _ = open_classifier(tmp_path / "classifier.pt", (1, 8, 8))
+    with trusting_code():
+        wrapped, _ = open_classifier(tmp_path / "classifier.pt", (1, 8, 8))
     g: Discriminator = discriminator("digits", image=(1, 8, 8))
     save(ProoD(wrapped, g, 1.0), tmp_path / "scripted" / "model.safetensors", threshold=0.5)
     return tmp_path / "scripted"
@@ -137,7 +139,7 @@ def test_torchscript_is_a_program_and_runs_only_if_it_is_trusted(scripted, image
     with pytest.raises(Unsupported, match="trust_code"):
         Scorer(scripted)
     rows = Scorer(scripted, device="cpu", trust_code=True)({"image": images})
-    detector = Detector.load(scripted)
+    detector = Detector.load(scripted, trust_code=True)
     np.testing.assert_allclose(rows["confidence"], detector.predict(images).confidence, rtol=1e-6)
     with pytest.raises(Unsupported, match="trust_code"):
         pickle.dumps(Scorer(detector))

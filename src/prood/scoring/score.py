@@ -65,7 +65,8 @@ def score(request: Request, out: Path, engine: Engine | None = None, *, console:
     engine = engine or Engine()
     require_packages("scale", "pyarrow", *(["ray"] if engine.name == "ray" else []), what="prood score")
     workers = engine.workers or _workers(engine)
-    threads = request.options.threads or (max(1, cores() // workers) if engine.name == "local" else 1)
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # processes that torchrun has started on this machine
+    threads = request.options.threads or (max(1, cores() // (workers * beside)) if engine.name == "local" else 1)
     request = replace(request, options=replace(request.options, threads=threads))
     scorer = request.scorer(engine.device)
     job = Job.begun(out, request, scorer, engine.count)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from prood.data.formats.folder import ENDINGS
+from prood.data.formats.members import INSIDE
 from prood.errors import first_line
 from prood.scoring.pictures import Fault
 
@@ -24,9 +25,9 @@ class _Entry(tarfile.TarInfo):
         return super().frombuf(buf, encoding, errors)
 
 
-def pictures(path: str, size: int) -> Iterator[tuple[list[str], list[Any]]]:
+def pictures(path: str, size: int) -> Iterator[tuple[list[tuple[str, int | None]], list[Any]]]:
     """All members that are pictures by their names. Where the archive is cut short, a last row says so."""
-    names: list[str] = []
+    names: list[tuple[str, int | None]] = []
     images: list[Any] = []
     fault: Fault | None = None
     try:
@@ -36,14 +37,14 @@ def pictures(path: str, size: int) -> Iterator[tuple[list[str], list[Any]]]:
                     continue
                 file = archive.extractfile(member)
                 images.append(b"" if file is None else file.read())
-                names.append(f"{path}::{member.name}")
+                names.append((f"{path}{INSIDE}{member.name}", None))
                 if len(names) == size:
                     yield names, images
                     names, images = [], []
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         fault = Fault(f"the archive {path} is damaged here ({first_line(error)}): what follows is lost")
     if fault is not None:
-        names.append(path)
+        names.append((path, None))
         images.append(fault)
     if names:
         yield names, images
