@@ -152,7 +152,7 @@ def test_two_calls_may_write_one_file_at_a_time(runs: Path, tmp_path: Path) -> N
     """Neither may remove what the other has appended since it read the parts."""
     code = (
         "import sys, torch; from pathlib import Path; from prood.detector import Detector;"
-        "from prood.certification.certify import Request, certify, inputs;"
+        "from prood.certification.certify import Request, certify; from prood.detector.named import inputs;"
         "torch.set_num_threads(1); what = Detector.load(sys.argv[1]);"
         "images, asked = inputs(['faces:test'], what.shape, 30), {'method': 'ibp', 'batch': 1};"
         "requests = [Request([float(eps)], **asked) for eps in sys.argv[3:]];"

@@ -121,7 +121,7 @@ def test_a_run_is_not_overwritten_but_resumed_when_asked(prood, tiny, tmp_path):
         (("evaluate", ".", "--out", "uniform"), "no model at"),
         (("report", "nosuch"), "no folder nosuch"),
         (("report", "."), "nothing was evaluated yet"),
-        (("combine", "--classifier", "a", "--discriminator", "b", "--shift", "1", "--run", "c"), "no model at a"),
+        (("combine", "--classifier", "a", "--discriminator", "b", "--shift", "1", "--run", "c"), "no model at b"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(prood, tmp_path, monkeypatch, words, said):

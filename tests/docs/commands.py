@@ -5,6 +5,7 @@ import shlex
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import typer
 
@@ -89,7 +90,8 @@ def _check_prood(words: list[str]) -> None:
         context = command.make_context(words[0], list(rest[:1]), parent=context)
         assert rest[0] in command.commands, f"there is no command {rest[0]}"
         command, rest = command.commands[rest[0]], rest[1:]
-    command.make_context(words[0], list(rest))  # an unknown option, or a value of another type, is an error
+    with patch("prood.cli.options.find"):  # a page names models that its reader has
+        command.make_context(words[0], list(rest))  # an unknown option, or a value of another type, is an error
     if (recipe := option(words, "--recipe")) and not recipe.endswith(".toml"):
         changed = [value for name, value in pairwise(words) if name == "--set"]
         load_recipe(recipe).with_settings(words[2], changed)

@@ -100,10 +100,10 @@ def test_plots_are_laid_out_without_overlap(browse, file, parse, tmp_path, width
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_drawn_in_its_colours(browse, file, tmp_path, scheme):
     shot = tmp_path / "shot.png"
-    browse(file.as_uri(), f"--screenshot={shot}", height=4000, scheme=scheme)
+    browse(file.as_uri(), f"--screenshot={shot}", height=6000, scheme=scheme)
     with Image.open(shot) as opened:
         image = opened.convert("RGB")
-    assert image.size == (1280, 4000)
+    assert image.size == (1280, 6000)
     colours = {colour: count for count, colour in image.getcolors(image.width * image.height)}
     assert max(colours, key=colours.get) == GROUNDS[scheme]
     assert len(colours) > 500

@@ -49,7 +49,7 @@ def main(source: str, model: str, out: str, kills: int, limit: int | None) -> No
     began = time.monotonic()
     ends = [child(request, Path(out, "whole"))]
     passed = time.monotonic() - began
-    for moment in np.random.default_rng().uniform(0, passed, kills):
+    for moment in sorted(np.random.default_rng().uniform(0, passed, kills)):  # the first one is surely at work
         ends.append(child(request, Path(out, "killed"), until=moment))
     if limit is not None:
         ends.append(child(request, Path(out, "killed"), limit=limit))

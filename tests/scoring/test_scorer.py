@@ -14,7 +14,7 @@ from prood.certification.record import image_sha256
 from prood.detector import Detector
 from prood.errors import BadValue, Mismatch, NotFound, Unsupported
 from prood.models import Discriminator, ProoD, discriminator, fingerprint, open_classifier, save, small
-from prood.models.wrapped.trust import trusting_code
+from prood.models.wrapped import trusting_code
 from prood.scoring import Options, Scorer
 
 EPS = (0.004, 0.02)

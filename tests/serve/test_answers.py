@@ -35,7 +35,9 @@ def test_every_way_to_send_images_gives_the_detectors_answers(client, detector, 
         for one, answer, probabilities in zip(found["predictions"], expected, expected.probabilities, strict=True):
             assert one["name"] == answer.name
             assert one["accepted"] == answer.accepted
-            assert one["p_value"] == answer.p_value
+            assert (
+                abs(one["p_value"] - answer.p_value) < 0.01
+            )  # a calibration image may tie with itself: one rank of 101
             assert one["confidence"] == pytest.approx(answer.confidence, abs=CLOSE)
             assert one["p_in"] == pytest.approx(answer.p_in, abs=CLOSE)
             assert one["probabilities"] == pytest.approx(probabilities.tolist(), abs=CLOSE)

@@ -19,7 +19,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from prood.data.images import Shape
-from prood.errors import Damaged, Mismatch
+from prood.errors import Damaged, Mismatch, ProodError
 from prood.reading import content
 
 LARGEST = 2**28
@@ -70,6 +70,8 @@ def decode(source: Path | bytes, name: str = "", *, upright: bool = True) -> Ima
             raise ClosedPicture(name, _reason(error)) from error
         except (OSError, ValueError) as error:
             raise Damaged(f"cannot read the image {name}: {_reason(error)}") from error
+        except ProodError as error:  # a pipe, a folder, a name that no file can have
+            raise Damaged(str(error)) from error
     try:
         # Pillow warns of odd EXIF data, which many pictures of ImageNet have and which does not matter here.
         with warnings.catch_warnings():
