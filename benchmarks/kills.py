@@ -65,6 +65,7 @@ def hit(engine: str, words: list[str], passed: float, folder: Path, options: arg
                 os.kill(target, signal.SIGKILL)
                 hits, inner = hits + 1, inner + deep
             ends.append(child.wait(LIMIT))
+            print(f"{engine}: kill {hits}, {'a descendant' if deep else 'the command'}, exit {ends[-1]}", flush=True)
             for one in everyone:  # what a dead parent has left
                 with suppress(ProcessLookupError):
                     os.kill(one, signal.SIGKILL)
