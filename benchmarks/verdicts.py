@@ -2,6 +2,7 @@
 
     PROOD_DATA=DIR python benchmarks/verdicts.py --pairs FOLDER [--device cuda] [--crown 200] [--write FILE.json]
         [--gate]    write MODEL-gated.safetensors with the gate of the point `default` into FOLDER, to be shipped
+        [--curve]    nothing but the seconds from stored scores to the price of proof, drawn
 
 First s, g and ḡ of every image go into FOLDER/pairs-MODEL.npz, once: this is what takes time (half a minute a model on
 an H200, about an hour on two cores). The gates are fitted on held-back images of both kinds that `prood reproduce` fits
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +24,14 @@ import torch
 from prood import data
 from prood.atomic import write_text
 from prood.data import ImageSet
-from prood.evaluation.metrics import threshold
+from prood.evaluation.metrics import auc, fpr, threshold
+from prood.evaluation.price import SHARES, at_shares
+from prood.evaluation.results import Evaluation, Results, read_results
 from prood.evaluation.runs import part_of
+from prood.evaluation.scores import Scores
 from prood.models import Gate, ProoD, load, save
 from prood.models.files import rounded
+from prood.report.charts import price_curves
 from prood.studies import Pairs, fit_schedule
 from prood.studies.gating import ACCEPTED, PRICES, Schedule, at_point, gate_from, verdicts
 from prood.studies.pairs import pairs_of
@@ -109,14 +116,41 @@ def gated(name: str, archive: Any, folder: Path) -> None:
     print(f"wrote {file}")
 
 
+def curve(inside: int = 10_000, outside: int = 1000) -> float:
+    """The seconds from a run's stored scores to what a report draws of them, and `prood info` prints, for six sets."""
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        made = []
+        for name in (*SETS, BROAD):
+            clean = random.normal(0, 2, outside)
+            attacked = clean + random.exponential(0.5, outside)
+            known = Scores(random.normal(5, 2, inside), clean, attacked + random.exponential(0.5, outside), attacked)
+            values = auc(known.inside, clean), auc(known.inside, known.certified)
+            rates = fpr(known.inside, clean), fpr(known.inside, known.certified)
+            made.append(Evaluation("model", "inside", name, 0.01, outside, *values, *rates, scores=known))
+        Results(tuple(made)).save(folder)
+        began = time.perf_counter()
+        found = read_results(folder)
+        assert found is not None
+        assert all(price_curves([one], one.outside, {"model": "m0"}) is not None for one in found)
+        assert len(at_shares(found)) == len(SHARES)
+        return time.perf_counter() - began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=Path, required=True, help="folder of what is computed")
+    parser.add_argument("--pairs", type=Path, help="folder of what is computed")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--crown", type=int, default=200, help="images of each set that are bounded by crown, too")
     parser.add_argument("--write", type=Path, help="the file of the verdicts")
     parser.add_argument("--gate", action="store_true", help="write the gated models, too")
+    parser.add_argument("--curve", action="store_true", help="measure how fast the price of proof is drawn")
     chosen = parser.parse_args()
+    if chosen.curve:
+        print(f"{curve():.2f} s from stored scores to six curves and their table")
+        return
+    if chosen.pairs is None:
+        parser.error("--pairs says where to keep what is computed")
     chosen.pairs.mkdir(parents=True, exist_ok=True)
     found = []
     for name in OTHER:

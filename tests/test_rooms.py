@@ -30,7 +30,7 @@ ALLOWED = {
     "attacks": {"models"},
     "evaluation": {"attacks", "bounds", "models", "data"},
     "certification": {"pretrained", "models", "bounds", "data", "detector"},
-    "detector": {"models", "bounds", "data"},
+    "detector": {"pretrained", "models", "bounds", "data"},
     "export": {"detector", "models", "bounds"},
     "scoring": {"models", "bounds", "data", "detector", "certification"},
     "serve": {"models", "bounds", "data", "attacks", "detector"},

@@ -47,6 +47,7 @@ def load(path: str, *, trust_code: bool = False) -> Any:
     """The model, ready to use, that a run's folder or a .safetensors file holds, or one that comes with Prood.
 
     `load("cifar10")` gives a shipped model, unless a file or folder of that name is there: what is on disk wins.
+    `load("hf:USER/NAME")`, or `"hf:USER/NAME@REVISION"`, downloads one from the Hugging Face Hub (extra `hub`).
     `prood.pretrained.names()` lists them, and `.card(name)` says what each was trained on and what it reaches. A joint
     model has its `classes` (names), `shift` and `threshold`: reject an image whose confidence is below that.
 

@@ -1,10 +1,12 @@
 """prood calibrate: whatever a user gets wrong about the gate is one line, and the run stays as it is."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from prood.models import ProoD, discriminator, load, save, small
+from prood.models import Gate, Gated, ProoD, discriminator, load, save, small
 
 
 @pytest.fixture
@@ -33,11 +35,12 @@ def changed(run, change):
         (("--provable", "nan"), "nan"),
         (("--provable", "most"), "most"),
         (("--provable", "default"), "--outside"),
+        (("--provable", "strong", "--outside", "faces"), "400"),
         (("--accept", "0"), "accept"),
         (("--accept", "1.5"), "1.5"),
         (("--accept", "nan"), "nan"),
         (("--accept", "0.9", "--level", "1"), "level"),
-        (("--provable", "0.3", "--accept", "0.999"), "images are too few"),
+        (("--provable", "0.3", "--accept", "0.999"), "5990"),
         (("--outside", "uniform", "--eps", "-1"), "radius"),
         (("--outside", "nothing"), "nothing"),
     ],
@@ -54,7 +57,7 @@ def test_too_few_images_for_a_gate(prood, run, tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (150, 28, 28), dtype=np.uint8)
     np.savez(tmp_path / "few.npz", images=images)
     code, _, err = prood("calibrate", run, f"npz:{tmp_path / 'few.npz'}", "--accept", 0.8, "--provable", 0.3)
-    assert (code, err.count("\n"), "100" in err) == (2, 1, True), err
+    assert (code, err.count("\n"), "200" in err, "150" in err) == (2, 1, True, True), err
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,30 @@ def test_a_discriminator_that_cannot_be_a_gate(prood, run, change, needed):
     before = (run / "model.safetensors").read_bytes()
     code, _, err = prood("calibrate", run, "digits:validation", "--accept", 0.8, "--provable", 0.3)
     assert (code, err.count("\n"), needed in err) == (2, 1, True), err
+    assert (run / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("knots", "caps"),
+    [((-1.0, 2.0), (-3.0, -4.0)), ((-1.0, -1.0), (-4.0, -3.0)), ((-1.0, 2.0), (-4.0, math.nan)), ((0.0,), (1.0,))],
+)
+@pytest.mark.parametrize("command", ["calibrate", "info", "certify"])
+def test_a_file_whose_gate_is_none(prood, run, knots, caps, command):
+    """One that falls, that has two values at a point, that is NaN, or that is above g."""
+    model, about = load(run)
+    gate = Gate((0.0, 1.0)[: len(knots)], (-9.0, -8.0)[: len(knots)])
+    gated = Gated(model.classifier, model.discriminator, gate, 1.5)
+    gated.knots.copy_(torch.tensor(knots))
+    gated.caps.copy_(torch.tensor(caps))
+    save(gated, run / "model.safetensors", eps=about.eps, threshold=0.5)
+    before = (run / "model.safetensors").read_bytes()
+    words = {
+        "calibrate": (run, "digits:validation", "--accept", 0.9),
+        "info": (run,),
+        "certify": ("faces", "--model", run, "--eps", 0.1),
+    }
+    code, _, err = prood(command, *words[command])
+    assert (code, err.count("\n"), "model.safetensors" in err) == (2, 1, True), err
     assert (run / "model.safetensors").read_bytes() == before
 
 

@@ -65,3 +65,26 @@ def test_wrong_words_are_one_line(folder: Path, run: str, words: list[str], kind
     with pytest.raises(kind, match=value):
         call(str(folder / run), str(folder / words[0]), *words[1:])
     assert not (folder / words[0]).exists()
+
+
+def test_instances_for_other_verifiers(folder: Path, tmp_path: Path) -> None:
+    words = [str(folder / "run"), str(tmp_path / "out"), "--vnnlib", "uniform", "--eps", "8/255", "--limit", "3"]
+    first, second = call(*words).splitlines()
+    assert first.startswith(f"wrote {tmp_path / 'out'}: 3 instances, g ≥ ")
+    assert second.startswith("ONNX Runtime and torch differ by at most ")
+    assert len((tmp_path / "out" / "instances.csv").read_text().splitlines()) == 3
+    again = [words[0], str(tmp_path / "again"), *words[2:]]
+    call(*again)
+    for file in (path for path in (tmp_path / "out").rglob("*") if path.is_file()):
+        assert file.read_bytes() == (tmp_path / "again" / file.relative_to(tmp_path / "out")).read_bytes()
+    for wrong, kind in (
+        (words, AlreadyThere),
+        ([*again[:2], "--vnnlib", "uniform"], BadValue),
+        ([*words[:2], "--eps", "0.1"], BadValue),
+        ([words[0], str(tmp_path / "a"), *words[2:], "--vnnlib-version", "3"], BadValue),
+        ([words[0], str(tmp_path / "a"), *words[2:], "--threshold", "0.01"], BadValue),
+        ([str(folder / "disc"), str(tmp_path / "a"), *words[2:]], Unsupported),
+    ):
+        with pytest.raises(kind):
+            call(*wrong)
+    assert not (tmp_path / "a").exists()

@@ -71,4 +71,4 @@ def test_a_missing_package_is_named(prood, run, images, tmp_path, monkeypatch, p
     code, _, err = prood("score", images, "--model", run, "--out", tmp_path / "out", *more)
     assert code == 2
     assert package in err
-    assert "pip install 'prood[scale]'" in err
+    assert "pip install '.[scale]'" in err

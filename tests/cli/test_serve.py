@@ -95,7 +95,7 @@ def test_what_is_wrong_is_one_line(run, served, words, said):
 def test_without_its_packages_it_says_what_to_install(run, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr("prood.extras.find_spec", lambda name: None if name == "uvicorn" else real(name))
-    with pytest.raises(MissingPackage, match=r"'prood\[serve\]'"):
+    with pytest.raises(MissingPackage, match=r"'\.\[serve\]'"):
         call(run)
     import prood.serve
 

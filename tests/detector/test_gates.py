@@ -139,6 +139,14 @@ def test_calibrating_with_a_share_gates_the_model(detector, images):
     assert (detector.certify(images[:20], 0.01).upper_bound >= accepted.confidence[:20]).all()
 
 
+@pytest.mark.parametrize("provable", ["strong", "0.3", [0.2], 1.5, -0.1, float("nan")])
+def test_what_is_no_share_is_refused_and_changes_nothing(detector, images, provable):
+    model = detector.model
+    with pytest.raises(BadValue, match="provable"):
+        detector.calibrate(images, provable=provable)
+    assert (detector.model, detector.threshold) == (model, None)
+
+
 def test_nothing_to_spend_gives_the_rule_of_before(detector, images):
     plain = detector.calibrate(images, accept=0.8)
     before = detector.predict(images)
@@ -159,7 +167,7 @@ def test_a_gate_that_is_there_stays(detector, images):
 def test_what_fails_changes_nothing(detector, images):
     detector.calibrate(images, provable=0.6)
     model, threshold = detector.model, detector.threshold
-    with pytest.raises(BadValue, match=str(LEAST)):
+    with pytest.raises(BadValue, match=str(2 * LEAST)):
         detector.calibrate(images[:150], provable=0.3)
     assert (detector.model, detector.threshold) == (model, threshold)
 

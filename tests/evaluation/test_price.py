@@ -10,10 +10,9 @@ from prood.data import ImageSet, uniform_noise
 from prood.detector import Detector
 from prood.evaluation import fpr, rejected
 from prood.evaluation.metrics import ACCEPT
-from prood.evaluation.price import at_score, at_shares, priced
+from prood.evaluation.price import at_shares, at_threshold, priced
 from prood.models import Gated, discriminator, save, score_of
 from prood.models.committee import committee_of
-from prood.models.confidence import score_at
 
 EPS, ATTACK = 0.01, Ensemble((PGD(steps=10, uniform=1, gaussian=0), APGD(iterations=5, restarts=1)))
 
@@ -72,14 +71,16 @@ def test_points_are_means_over_sets(evaluations, which):
             gfpr = np.mean([fpr(one.scores.inside, one.scores.certified, point.accepted) for one in group])
             clean = np.mean([fpr(one.scores.inside, one.scores.clean, point.accepted) for one in group])
             assert (point.proved, point.rejected) == (pytest.approx(1 - gfpr), pytest.approx(1 - clean))
-            assert point.proved <= point.rejected
+            attacked = np.mean([fpr(one.scores.inside, one.scores.attacked, point.accepted) for one in group])
+            assert point.attacked == pytest.approx(1 - attacked)
+            assert point.proved <= point.attacked <= point.rejected
             assert point.sets == 2
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_at_its_threshold_a_price_is_what_the_detector_decides(detectors, evaluations, which):
     detector = detectors[which]
-    points = at_score(evaluations[which], score_at(detector.threshold, detector.count))
+    points = at_threshold(evaluations[which], detector.threshold)
     assert [one.eps for one in points] == [EPS, 2 * EPS]
     dark, noise = DARK.images, uniform_noise(16, (1, 28, 28), seed=3).images
     for point in points:
@@ -87,6 +88,7 @@ def test_at_its_threshold_a_price_is_what_the_detector_decides(detectors, evalua
         verdicts = [~detector.predict(some).accepted for some in (dark, noise)]
         assert point.rejected == pytest.approx(np.mean(verdicts))
         assert point.proved == pytest.approx(np.mean(proofs))
+        assert point.proved <= point.attacked <= point.rejected
     inside = detector.predict(uniform_noise(60, (1, 28, 28), seed=1).images).accepted.mean()
     assert points[0].accepted == pytest.approx(inside)
 
@@ -104,6 +106,18 @@ def test_a_gate_that_came_later_has_no_price(detectors, tmp_path):
     assert priced(tmp_path) == ()
     (tmp_path / "model.safetensors").unlink()
     assert priced(tmp_path) == priced("cifar10") == ()
+
+
+def test_the_most_images_count_and_an_attack_only_where_it_saw_them_all(detectors, tmp_path):
+    inside, noise = uniform_noise(60, (1, 28, 28), seed=1), uniform_noise(9, (1, 28, 28), seed=3)
+    save(detectors[0].model, tmp_path / "model.safetensors")
+    asked = {"inside": inside, "outside": {"noise": noise}, "eps": EPS, "folder": tmp_path}
+    evaluate(detectors[0].model, **asked, attacks=None)
+    evaluate(detectors[0].model, **asked, attacks=ATTACK, limit=3)
+    assert [(one.images, one.attacks) for one in priced(tmp_path)] == [(9, None)]
+    assert {one.attacked for one in at_shares(priced(tmp_path))} == {None}
+    evaluate(detectors[0].model, **asked, attacks=ATTACK)
+    assert None not in {one.attacked for one in at_shares(priced(tmp_path))}
 
 
 def test_an_evaluation_whose_scores_are_damaged_is_left_out(detectors, tmp_path):

@@ -131,7 +131,7 @@ def test_wrong_requests(name: str, options: dict, said: str, tmp_path: Path) -> 
 
 def test_packages_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_PACKAGES", ("onnx", "no_such_package"))
-    with pytest.raises(MissingPackage, match=r"no_such_package.*'prood\[export\]'"):
+    with pytest.raises(MissingPackage, match=r"no_such_package.*'\.\[export\]'"):
         export(digits_model(), tmp_path / "model.onnx")
 
 

@@ -11,8 +11,9 @@ from prood.detector import Detector
 from prood.errors import BadValue, Unsupported
 from prood.models import Fusion, InLogit, ProoD, fingerprint, load, read_metadata, save, score_of
 from prood.models.files import rounded
-from prood.models.fusion import Curve, product_logit, with_confidence_logit
-from prood.models.joint import confidence_logit
+from prood.models.fusion import Curve
+from prood.models.gated import with_confidence_logit
+from prood.models.joint import confidence_logit, product_logit
 
 CURVES = [Curve.shifted(1.5), Curve(2.0, 3.0, -0.5), Curve(-4.0, 50.0, 1.0), Curve(0.5, 0.2, 3.0)]
 numbers = st.floats(-50, 50, width=32) | st.floats(allow_nan=False, width=32)

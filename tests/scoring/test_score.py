@@ -198,7 +198,7 @@ def test_processes_that_are_killed_are_replaced(request_, tmp_path):
 
 @pytest.mark.slow
 def test_on_ray_the_rows_are_the_same(request_, tmp_path):
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'prood[scale]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install '.[scale]'")
     score(request_, tmp_path / "here", HERE)
     words = ["score", *request_.sources, "--model", request_.model, "--eps", "0.004,0.02", "--rows", "25"]
     words += ["--out", str(tmp_path / "ray"), "--engine", "ray", "--workers", "1", "--device", "cpu"]

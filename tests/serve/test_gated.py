@@ -40,7 +40,7 @@ def test_every_answer_says_which_gate_rejects(client, detector, images):
 def test_the_model_says_at_which_point_it_decides(service, detector, images):
     calibrated = Detector(detector.model.__class__(*parts_of(detector)))
     calibrated.calibrate(images.repeat(8, 1, 1, 1) if len(images) < 250 else images, accept=0.6, provable=0.4)
-    price = {"eps": 0.02, "accepted": 0.61, "rejected": 0.7, "proved": 0.2, "sets": 3}
+    price = {"eps": 0.02, "accepted": 0.61, "rejected": 0.7, "proved": 0.2, "sets": 3, "attacked": 0.4}
     found = service(calibrated, About("small", 0.02, price=(price,))).get("/v1/model").json()
     assert (found["accept"], found["provable"], found["price"]) == (0.6, 0.4, [price])
     found = service(detector).get("/v1/model").json()

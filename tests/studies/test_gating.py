@@ -1,29 +1,14 @@
 """Schedules that are fitted on held-back images: prices are kept, proofs are gained, and what cannot be is refused."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from prood import data
-from prood.detector import Detector
-from prood.detector.gates import Schedule, for_gate
-from prood.errors import AlreadyThere, BadValue, UnknownName
-from prood.models import Gated, ProoD, discriminator, load, save, small
+from prood.detector.gates import Schedule
+from prood.errors import BadValue
+from prood.models import Gated, ProoD, discriminator, small
 from prood.studies import Pairs, gating
-from prood.studies.gating import (
-    ACCEPTED,
-    PRICES,
-    Asked,
-    Outliers,
-    Price,
-    calibrate_model,
-    fit_schedule,
-    judged,
-    price,
-    table,
-)
+from prood.studies.gating import ACCEPTED, PRICES, Price, fit_schedule, judged, price, table
 
 SHIFT = 1.0
 
@@ -111,86 +96,5 @@ def test_the_table_has_a_line_for_each_share(sample):
 
 def test_points_and_prices():
     assert price("default").fpr < price("strong").fpr
-    with pytest.raises(UnknownName, match="strongest"):
-        Asked(provable="strongest").schedule([], 0.0)
-    with pytest.raises(BadValue, match="--outside"):
-        Asked(provable="strong").schedule([], 0.0)
-    with pytest.raises(BadValue, match=r"1\.5"):
-        Asked(provable="1.5").schedule([], 0.0)
     with pytest.raises(BadValue):
         Price(-0.1)
-    assert Asked(provable="0.3").schedule([], 0.0) == Schedule(0.3)
-    assert Asked().schedule([], 0.0) is None
-
-
-@pytest.fixture
-def run(tmp_path):
-    torch.manual_seed(3)
-    f, g = small(8, width=4).eval(), discriminator("digits", image=(1, 28, 28)).eval()
-    with torch.no_grad():
-        f[-1].weight.mul_(60)
-        g.last.log_weight.sub_(2.0)
-    names = [f"digit {n}" for n in range(8)]
-    save(ProoD(f, g, 1.5).eval(), tmp_path / "run" / "model.safetensors", classes=names, eps=0.1, seed=7)
-    return tmp_path / "run"
-
-
-def test_calibrating_a_run_keeps_what_its_file_says(run):
-    before, about = load(run)
-    found = calibrate_model(str(run), "digits:validation", Asked(0.9, 0.9, "0.4"), outliers=Outliers())
-    model, after = load(run)
-    assert isinstance(model, Gated)
-    assert (after.classes, after.eps, after.seed, after.accept) == (about.classes, 0.1, 7, 0.9)
-    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.state_dict().items())
-    assert f"{after.threshold:.6g}" in found.words
-    assert json.loads((run / "calibration.json").read_text())["threshold"] == after.threshold
-    assert Detector.load(run).calibration is not None
-
-
-def test_nothing_asked_changes_nothing(run):
-    before = (run / "model.safetensors").read_bytes()
-    found = calibrate_model(str(run), "digits:validation", None, outliers=Outliers(["faces:test"], limit=20))
-    assert len(found.table) > 2
-    assert (run / "model.safetensors").read_bytes() == before
-
-
-def test_another_folder_takes_the_result(run, tmp_path):
-    calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers(), out=tmp_path / "other")
-    assert load(tmp_path / "other")[1].accept == 0.95
-    assert load(run)[1].accept is None
-    with pytest.raises(AlreadyThere):
-        calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers(), out=tmp_path / "other")
-    with pytest.raises(BadValue, match="--out"):
-        calibrate_model(str(run / "model.safetensors"), "digits:validation", Asked(), outliers=Outliers())
-
-
-def test_only_the_images_of_the_gate_choose_the_schedule(run, monkeypatch):
-    """Those of the threshold have no say in anything before it, or it would promise too much."""
-    seen = []
-
-    def spy(samples, *rest):
-        seen.extend(samples)
-        return fit_schedule(samples, *rest)
-
-    monkeypatch.setattr(gating, "fit_schedule", spy)
-    outliers = Outliers(["faces:test"], eps=0.1, limit=20)
-    calibrate_model(str(run), "digits:test", Asked(provable="default"), outliers=outliers)
-    model, _ = load(run)
-    count = len(data.load("digits:test"))
-    expected = model.discriminator.covered(data.load("digits:test").floats()[for_gate(count)]).detach()
-    assert [len(one.g_in) for one in seen] == [len(expected)]
-    assert len(expected) == (count + 1) // 2
-    torch.testing.assert_close(seen[0].g_in, expected.double(), rtol=1e-5, atol=1e-5)
-
-
-def test_a_point_takes_enough_images(run):
-    outliers = Outliers(["faces:test"], eps=0.1, limit=20)
-    with pytest.raises(BadValue, match="400"):
-        calibrate_model(str(run), "digits:validation", Asked(provable="strong"), outliers=outliers)
-
-
-def test_a_damaged_calibration_is_made_anew(run):
-    calibrate_model(str(run), "digits:validation", Asked(), outliers=Outliers())
-    (run / "calibration.json").write_text("{")
-    calibrate_model(str(run), "digits:validation", Asked(0.9), outliers=Outliers())
-    assert Detector.load(run).calibration.accept == 0.9

@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from prood.cli.calibrating import calibrate
 from prood.cli.committee import committee
 from prood.cli.data import data
-from prood.cli.deploying import export, serve, wrap
+from prood.cli.deploying import serve, wrap
+from prood.cli.exporting import export
 from prood.cli.guarding import guard, init
 from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.predicting import predict
@@ -28,10 +30,22 @@ from prood.cli.verifying import verify
 from prood.errors import ProodError, ProodWarning
 from prood.version import __version__
 
+
+class _Root(TyperGroup):
+    """The commands, with one line of help about completion: who needs --show-completion finds it in the guide."""
+
+    def get_params(self, ctx: Any) -> Any:
+        found = super().get_params(ctx)
+        for param in found:
+            if param.name == "show_completion":
+                param.hidden = True  # type: ignore[attr-defined]  # as options are
+        return found
+
+
 app = typer.Typer(
+    cls=_Root,
     help="Image classifiers that say “I don't know”, with a proof.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(guard)

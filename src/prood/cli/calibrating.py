@@ -39,8 +39,7 @@ def threshold_for(
     calibrate: str | None, accept: float | None, level: float | None, provable: str | None, outside: list[str] | None
 ) -> Threshold | None:
     """What these options ask for, and nothing without --calibrate."""
-    from prood.studies.gating import Asked, Outliers
-    from prood.studies.thresholds import Threshold
+    from prood.studies.thresholds import Asked, Outliers, Threshold
 
     if calibrate is None:
         given = {"--accept": accept, "--level": level, "--provable": provable, "--outside": outside}
@@ -84,7 +83,7 @@ def calibrate(
     rejected and provably rejected, for several shares that g may spend. The points `default` and `strong` cost at most
     1.5 and 5 points of false positives there. Choose a point with --accept and --provable.
     """
-    from prood.studies.gating import Asked, Outliers, calibrate_model
+    from prood.studies.thresholds import Asked, Outliers, calibrate_model
 
     asked = None if accept is None and provable is None else Asked(0.95 if accept is None else accept, level, provable)
     outliers = Outliers(separated(outside), eps, limit)

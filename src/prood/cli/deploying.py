@@ -1,4 +1,4 @@
-"""prood wrap, serve, export: models in use"""
+"""prood wrap, serve: models in use"""
 
 import os
 from contextlib import suppress
@@ -192,44 +192,19 @@ def serve(
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
         detector.threshold = threshold
-    about = replace(about, price=_price(run, detector.threshold, detector.count))
+    about = replace(about, price=_price(run, detector.threshold))
     bound = server.bind(host, port)
     print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
     server.serve(detector, options, about, host=host, bound=bound, last=True)
 
 
-def _price(run: str, threshold: float | None, classes: int) -> tuple[dict[str, float], ...]:
+def _price(run: str, threshold: float | None) -> tuple[dict[str, float | None], ...]:
     """What the model's evaluations say about this threshold; damaged ones say nothing."""
     from prood.errors import ProodError
-    from prood.evaluation.price import at_score, priced
-    from prood.models.confidence import score_at
+    from prood.evaluation.price import at_threshold, priced
 
     if threshold is None:
         return ()
     with suppress(ProodError):
-        return tuple(asdict(point) for point in at_score(priced(run), score_at(threshold, classes)))
+        return tuple(asdict(point) for point in at_threshold(priced(run), threshold))
     return ()
-
-
-def export(
-    run: JointModel,
-    file: Annotated[Path, Argument(metavar="FILE.onnx", help="Where to write.")],
-    opset: Annotated[int, Option(help="Version of the operator set, 18 to 21.")] = 20,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace a file of that name.")] = False,
-    trust_code: TrustCode = False,
-) -> None:
-    """Write a joint model and its certified bound as one ONNX file.
-
-    Its inputs are 'images' (N, C, H, W, float32 in [0, 1]) and 'eps', a radius; its outputs 'probabilities', 'p_in',
-    'confidence' and 'upper_bound': no image of [0, 1]^d within eps has a confidence above that. The bound covers every
-    value that the float32 network in the file can return, in any order of summation; docs/export.md says which runtimes
-    keep to that.
-
-    The file is compared with torch on a few images before it gets its name.
-    """
-    from prood.export import export as write
-
-    found = write(run, file, opset=opset, overwrite=overwrite)
-    print(f"wrote {file}")
-    differences = f"{found.probabilities:.1g} in a probability and {found.upper_bound:.1g} in a bound"
-    print(f"ONNX Runtime and torch differ by at most {differences} ({found.images} images)")

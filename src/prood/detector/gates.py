@@ -6,6 +6,7 @@ thresholds of all levels are one function, the `Gate` λ of a model.
 """
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import torch
@@ -82,6 +83,16 @@ Spent = float | Schedule | None
 """A share, a schedule, or the gate that a model has."""
 
 
+def schedule_of(provable: Spent) -> Schedule:
+    """Of a share, the schedule that spends it at every level."""
+    if isinstance(provable, Schedule):
+        return provable
+    if provable is not None and not isinstance(provable, Real):
+        points = "for the points default and strong use 'prood calibrate' or prood.studies.fit_schedule"
+        raise BadValue(f"provable is a share such as 0.3 or a Schedule, not {provable!r}: {points}")
+    return Schedule(float(provable or 0.0))
+
+
 def ungated(model: ProoD) -> ProoD:
     """The same joint model without its gate."""
     if isinstance(model, Fusion):
@@ -94,8 +105,15 @@ def for_gate(count: int) -> NDArray[np.bool_]:
     return np.asarray(np.random.default_rng(0).permutation(count) % 2 == 0)
 
 
+def check_count(images: int) -> None:
+    """So many in-distribution images can make a gate and a threshold."""
+    if (images + 1) // 2 < LEAST:
+        raise BadValue(f"a gate takes {2 * LEAST} in-distribution images, not {images}: give more, or leave it out")
+
+
 def gated(model: ProoD, schedule: Schedule, scores: Floats, in_logits: Floats) -> tuple[Gated, Floats]:
     """The joint model with the gate that half of these images make, and the scores of the other half with it."""
+    check_count(len(scores))
     first = for_gate(len(scores))
     gate = gate_of(schedule, scores[first], in_logits[first])
     capped = gate(torch.from_numpy(in_logits[~first])).numpy()

@@ -1,4 +1,4 @@
-"""What a detector takes for images: tensors, arrays, Pillow images, paths, image sets, and lists of these.
+"""What a detector takes for images: tensors, arrays, Pillow images, paths, image sets, lists of these, and batches.
 
 What each of them becomes is float32 in [0, 1], (N, C, H, W), and what is said of an image is said of those pixels:
 
@@ -8,9 +8,13 @@ What each of them becomes is float32 in [0, 1], (N, C, H, W), and what is said o
 - Pictures (paths and Pillow images) of any size and mode are fitted as `prood certify` does: the largest rectangle of
   the model's aspect around the centre, resized with a bilinear filter, grey or colour as the model wants it. Of a file
   with several frames the first counts, of a Pillow image the one that it stands at.
+- Whatever else can be iterated yields batches or single images: a `DataLoader`, a data set or column of `datasets`, a
+  generator. Items may be pairs of images and labels, or dicts with a column `image`, `images` or `img`; labels are left
+  aside. It is read once, a batch at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,18 +23,20 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from prood.bounds.box import Norm
 from prood.bounds.options import checked_radius
 from prood.data import ImageSet
+from prood.data.formats.batches import is_picture, items_of, looks_like_images, parts
 from prood.data.formats.pictures import decode, fit, plain
 from prood.errors import BadValue, Mismatch, Unsupported
 
 Shape = tuple[int, int, int]
 One: TypeAlias = Tensor | NDArray[Any] | Image.Image | Path | str | ImageSet
-Images: TypeAlias = One | Sequence[One]
+Images: TypeAlias = One | Sequence[One] | Mapping[str, Any] | Iterable[Any]
 
-_Row = Tensor | Image.Image | Path
+_Row = Tensor | Image.Image | Path | bytes
 
 
 def read(images: Images, shape: Shape, *, batch: int) -> Iterator[Tensor]:
@@ -40,14 +46,15 @@ def read(images: Images, shape: Shape, *, batch: int) -> Iterator[Tensor]:
     """
     if batch < 1:
         raise BadValue(f"a batch holds at least one image, not {batch}")
-    rows = _rows(images, shape)
-    for start in range(0, len(rows), batch):
-        stack = torch.stack([_pixels(row, shape) for row in rows[start : start + batch]])
+    rows, start = iter(_rows(images, shape)), 0
+    while some := list(islice(rows, batch)):
+        stack = torch.stack([_pixels(row, shape) for row in some])
         _check_range(stack, start)
+        start += len(some)
         yield stack
 
 
-def _rows(images: Images, shape: Shape) -> list[_Row]:
+def _rows(images: Images, shape: Shape) -> Iterable[_Row]:
     """One entry per image; tensors are views, and nothing is decoded yet."""
     if isinstance(images, ImageSet):
         images = images.images
@@ -59,9 +66,19 @@ def _rows(images: Images, shape: Shape) -> list[_Row]:
         return [Path(images)]
     if isinstance(images, Image.Image):
         return [images]
+    if is_picture(images):
+        content, path = images.get("bytes"), images.get("path")  # type: ignore[union-attr]  # a mapping
+        if content is None and path is None:
+            raise BadValue("a row holds neither the bytes of a picture nor its path: leave it out")
+        return [Path(str(path)) if content is None else bytes(content)]
+    if isinstance(images, Mapping) or (isinstance(images, tuple | list) and images and not looks_like_images(images)):
+        return _rows(parts(images)[0], shape)
     if isinstance(images, list | tuple):
         return [row for one in images for row in _rows(one, shape)]
-    raise BadValue(f"images come as tensors, arrays, Pillow images, paths, image sets or lists, not as {type(images)}")
+    if isinstance(images, Iterable | Dataset) and not isinstance(images, bytes | bytearray):
+        return (row for item in items_of(images) for row in _rows(parts(item)[0], shape))
+    known = "tensors, arrays, Pillow images, paths, image sets, lists of these, or an iterable of batches"
+    raise BadValue(f"images come as {known}, not as {type(images)}")
 
 
 def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
@@ -110,6 +127,8 @@ def _advice(given: tuple[int, ...], shape: Shape) -> str:
 def _pixels(row: _Row, shape: Shape) -> Tensor:
     if isinstance(row, Path):
         row = fit(decode(row), shape)
+    elif isinstance(row, bytes):
+        row = fit(decode(row, f"of {len(row)} bytes"), shape)
     elif isinstance(row, Image.Image):
         try:
             row.load()

@@ -24,7 +24,7 @@ from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
 from prood.evaluation.scores import Scores
-from prood.evaluation.sets import Outside, opened
+from prood.evaluation.sets import Inside, Outside, opened
 from prood.evaluation.verdicts import judged
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
@@ -50,7 +50,7 @@ class Scored(Protocol):
 def evaluate(
     model: nn.Module | Score | Scored,
     *,
-    inside: ImageSet | str,
+    inside: Inside,
     outside: Outside,
     eps: float | str | Iterable[float | str],
     options: EvaluateOptions | None = None,
@@ -62,7 +62,8 @@ def evaluate(
     model without a certificate has 0 and 1); AAUC and AFPR the highest scores that an attack finds in them.
 
     `model` is a network with a score, a `Score` or a `Detector`. Sets may be given by name: `inside="digits:test"`,
-    `outside=["uniform", "smooth"]`; without a split the name means the split `test`. A radius may be text: `"8/255"`.
+    `outside=["uniform", "smooth"]`; without a split the name means the split `test`. A `DataLoader` or another
+    iterable of batches is a set, too. A radius may be text: `"8/255"`.
     `options`, or `keywords` by the names of its fields, say how: see `EvaluateOptions`. Under torchrun each process
     takes a part of the images. The model is moved to the device, and stays in eval mode.
     """
@@ -127,7 +128,8 @@ def evaluate(
     threshold = options.threshold
     if threshold is None:
         threshold = getattr(score.model, "threshold", None)
-    asked = tuple(judged(found[name], threshold, found[name].classes) for name in plan)
+    verdicts = (judged(found[name], threshold, found[name].classes) for name in plan)
+    asked = tuple(replace(one, trained_on=_trained_on(score, options)) for one in verdicts)
     if store and processes.is_main():
         with suppress(OSError):  # what is there is also answered from a folder that may only be read
             settle(store, asked)
@@ -152,6 +154,12 @@ def _plan(
             whole = settings | {"eps": radius}
             plan[identity(**whole)] = (chosen, whole)
     return plan
+
+
+def _trained_on(score: Score, options: EvaluateOptions) -> list[str] | None:
+    about = getattr(score.model, "about", None)
+    names = options.trained_on if options.trained_on is not None or about is None else tuple(about.data)
+    return None if names is None else list(names)
 
 
 def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:

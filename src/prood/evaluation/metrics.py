@@ -80,6 +80,23 @@ def fpr_out_positive(inside: Values, outside: Values, tpr: float = TPR) -> float
     return fpr(-_read(outside), -_read(inside), tpr)
 
 
+def aupr_out_positive_interpolated(inside: Values, outside: Values) -> float:
+    """Area under precision over recall, with the out-distribution positive: of images with h ≤ t, those from outside.
+
+    Trapezoids between the points of all distinct scores, from precision 1 at recall 0 on, as in OpenOOD. It depends on
+    how many images there are of each kind.
+    """
+    return aupr_in_positive_interpolated(-_read(outside), -_read(inside))
+
+
+def aupr_in_positive_interpolated(inside: Values, outside: Values) -> float:
+    """The same with the in-distribution positive: of images with h ≥ t, those from inside."""
+    false, true = (count[1:] for count in roc(inside, outside))
+    within, beyond = true * _read(inside).size, false * _read(outside).size
+    precision = np.append(1.0, within / (within + beyond))
+    return float(np.sum(np.diff(true, prepend=0.0) * (precision[1:] + precision[:-1]) / 2))
+
+
 def roc(inside: Values, outside: Values) -> tuple[Floats, Floats]:
     """The points (P(h(z) ≥ t), P(h(x) ≥ t)) from (0, 0) to (1, 1), one for each distinct score t, falling.
 

@@ -29,7 +29,8 @@ class EvaluateOptions:
     of so many images of each out-distribution; the in-distribution is always used whole. `compile` is for attacks on a
     GPU: the passes of a search are compiled first, which takes half a minute.
 
-    `threshold` is the one by which verdicts are stated, by default the joint model's own. It decides nothing else.
+    `threshold` is the one by which verdicts are stated, by default the joint model's own. It decides nothing else, nor
+    does `trained_on`, the image sets of the training, by default those that the joint model's file names.
 
     `name` stands for the model in tables. Each evaluation is stored in `folder` as soon as it is made, and those that
     are there are not repeated. Of a joint model, bounds of g over the same balls by the same method are taken from
@@ -46,6 +47,7 @@ class EvaluateOptions:
     compile: bool = False
     device: str | torch.device | None = None
     threshold: float | None = None
+    trained_on: tuple[str, ...] | None = None
     name: str = "model"
     folder: Path | str | None = None
     reuse: Results | None = None

@@ -16,6 +16,7 @@ from prood.errors import Damaged, Unsupported
 from prood.evaluation.metrics import TPR, rejected
 from prood.evaluation.scores import Scores, StoredScores
 from prood.evaluation.words import PROVED, VERDICTS
+from prood.extras import UPDATE
 from prood.reading import content, json_of, text
 from prood.version import __version__
 
@@ -55,6 +56,7 @@ class Evaluation:
     passed: float | None = None
     proved: float | None = None
     accuracy: float | None = None
+    trained_on: list[str] | None = None  # image sets of the model's training; None where it does not say
     classes: int | None = None  # None for a score that is no confidence, such as a bare discriminator's
     certificate: str = ""  # method of the bound, and the arithmetic that it covers
     attacks: str | None = None
@@ -216,7 +218,7 @@ def _added(folder: Path) -> list[Evaluation]:
 
 def _check_format(number: int, file: Path) -> None:
     if number > FORMAT:
-        raise Unsupported(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
+        raise Unsupported(f"{file} was written by a newer Prood: {UPDATE}")
 
 
 def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
@@ -246,6 +248,7 @@ def check_kinds(made: Evaluation) -> None:
         ),
         str: ("model", "inside", "outside", "certificate"),
         dict: ("intervals", "attack", "fingerprints"),
+        list | None: ("trained_on",),
     }
     wrong = [name for kind, names in kinds.items() for name in names if not isinstance(getattr(made, name), kind)]
     if wrong:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prood import data, processes
+from prood.data.public.openood import benchmark as known_benchmark
 from prood.errors import Mismatch, NotFound, ProodError
 from prood.evaluation.budget import Budget
 from prood.evaluation.evaluator import evaluate
@@ -16,6 +17,7 @@ from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
 from prood.evaluation.sets import fitting_of, part_of
 from prood.models import load, model_path
+from prood.models.files import title
 
 
 def evaluate_run(
@@ -26,6 +28,7 @@ def evaluate_run(
     eps: Sequence[float] | None = None,
     options: EvaluateOptions | None = None,
     budget: Budget | None = None,
+    benchmark: str | None = None,
     **keywords: Any,
 ) -> Results:
     """Evaluate the model of a run's folder into its results.json; see `evaluate`.
@@ -35,16 +38,22 @@ def evaluate_run(
     split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
     `method` of the certified bounds "best". The `attacks` are "fast" by default.
 
+    `benchmark` is the name of one of OpenOOD's, such as "openood-cifar10": its sets are taken, whole, at radius 0 and
+    without attacks, unless something else is asked for.
+
     Where a `budget` does not allow to attack all images, there are two evaluations of each set and radius: one of all
     that are certified, without attacks, and one of as many as are attacked.
     """
     run = Path(run)
-    options = replace(options or EvaluateOptions(attacks="fast"), **keywords)
+    options = replace(options or EvaluateOptions(attacks=None if benchmark else "fast"), **keywords)
     folder = options.folder or _place(run)
     target = processes.device(None if options.device is None else str(options.device))
     processes.start(target)
     model, about = load(run, device=target)
     planned = (about.recipe or {}).get("evaluate", {})
+    if benchmark is not None:
+        planned, lists = {**planned, "limit": 0}, known_benchmark(benchmark)
+        inside, outside, eps = inside or lists.inside, outside or lists.outside, eps or [0.0]
     outside = outside or planned.get("outside")
     if not outside:
         raise NotFound(f"the recipe of {run} names no test out-distributions: name some with --out")
@@ -62,6 +71,7 @@ def evaluate_run(
     options = replace(options, limit=limit or None, method=options.method or planned.get("method"), reuse=reuse)
     options = replace(options, device=target, name=run.resolve().name, folder=folder)
     options = replace(options, threshold=about.threshold if options.threshold is None else options.threshold)
+    options = replace(options, trained_on=tuple(about.data) or None)
     fitting = fitting_of(about.recipe)
     known = data.load(inside, split="test", **fitting).numbered_as(about.classes)
     damaged = fitting["damaged"]
@@ -90,7 +100,7 @@ def _place(run: Path) -> Path:
         return run
     if run.exists() or not model_path(run).is_file():
         raise NotFound(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
-    return Path("runs") / "shipped" / run
+    return Path("runs") / "shipped" / title(run)
 
 
 def gather(folders: Sequence[Path | str]) -> Results:

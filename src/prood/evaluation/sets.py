@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from torch.utils.data import Dataset
+
 from prood import data
 from prood.data import ImageSet
+from prood.data.formats.batches import gathered
 from prood.data.stored import Damage
 from prood.errors import BadValue
 from prood.evaluation.options import LIMIT
 
-Outside = Mapping[str, ImageSet | str] | Iterable[str] | str
+Inside = ImageSet | str | Iterable[Any]
+Outside = Mapping[str, ImageSet | str | Iterable[Any]] | Iterable[str] | str
 
 
 def fitting_of(recipe: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -25,16 +29,28 @@ def part_of(name: str, like: ImageSet, limit: int | None, seed: int, damaged: Da
 
 
 def opened(
-    inside: ImageSet | str, outside: Outside, *, classes: Iterable[str] | None, limit: int | None, seed: int
+    inside: Inside, outside: Outside, *, classes: Iterable[str] | None, limit: int | None, seed: int
 ) -> tuple[ImageSet, dict[str, ImageSet]]:
-    """Both as sets. A name without a split means the split `test`; the names of sets become the titles of results."""
+    """Both as sets. A name without a split means the split `test`; the names of sets become the titles of results.
+
+    A `DataLoader`, or another iterable of batches, is read into memory whole: see `prood.data.formats.batches`.
+    """
     if isinstance(inside, str):
         inside = data.load(inside, split="test").numbered_as(None if classes is None else tuple(classes))
-    if not isinstance(inside, ImageSet):
-        raise BadValue(f"inside is an image set, or the name of one, not {type(inside).__name__}: 'digits:test'")
+    inside = _gathered("inside", inside)
     if isinstance(outside, str):
         outside = outside.split(",")
     named = outside if isinstance(outside, Mapping) else {name: name for name in outside}
     return inside, {
-        title: part_of(one, inside, limit, seed) if isinstance(one, str) else one for title, one in named.items()
+        title: part_of(one, inside, limit, seed) if isinstance(one, str) else _gathered(title, one, labelled=False)
+        for title, one in named.items()
     }
+
+
+def _gathered(name: str, given: ImageSet | Iterable[Any], labelled: bool = True) -> ImageSet:
+    if isinstance(given, ImageSet):
+        return given
+    if not isinstance(given, Iterable | Dataset):
+        fault = f"{name} is an image set, the name of one, or batches of images, not {type(given).__name__}"
+        raise BadValue(f"{fault}: give 'digits:test', say")
+    return gathered(name, given, labelled=labelled)

@@ -76,8 +76,11 @@ def on_cpu(detector: Detector) -> Iterator[None]:
         detector.to(before)
 
 
-def open_session(path: Path | str, level: str = "all") -> Any:
-    """A session on the CPU. `level` is what the runtime may do to the graph: disabled, basic, extended or all."""
+def open_session(file: Path | str | bytes, level: str = "all") -> Any:
+    """A session on the CPU, of a file or its content.
+
+    `level` is what the runtime may do to the graph: disabled, basic, extended or all.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -85,9 +88,11 @@ def open_session(path: Path | str, level: str = "all") -> Any:
     words = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, words.get(level, "ORT_ENABLE_ALL"))
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        given = file if isinstance(file, bytes) else str(file)
+        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's exceptions have no common type of their own
-        raise Unsupported(f"ONNX Runtime cannot load {Path(path).name}: {first_line(error)}") from None
+        name = "the network" if isinstance(file, bytes) else Path(file).name
+        raise Unsupported(f"ONNX Runtime cannot load {name}: {first_line(error)}") from None
 
 
 def run(session: Any, images: Tensor, eps: float) -> dict[str, NDArray[Any]]:

@@ -24,7 +24,7 @@ from prood.export.operators import TABLE
 from prood.export.translate import trace, translate
 from prood.extras import require_packages
 from prood.models import Committee, Gated, ProoD, fingerprint, model_path
-from prood.models.fusion import Rescored
+from prood.models.gated import Rescored
 from prood.models.wrapped import wrapped_parts
 from prood.version import __version__
 

@@ -9,9 +9,9 @@ from prood.models.classifiers import compact, resnet18, resnet50, small
 from prood.models.committee import Committee, committee_of
 from prood.models.discriminators import Discriminator, discriminator
 from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_metadata, rounded, save
-from prood.models.fusion import Curve, Fusion, product_logit
+from prood.models.fusion import Curve, Fusion
 from prood.models.gated import Gate, Gated
-from prood.models.joint import ProoD, confidence_logit, fuse
+from prood.models.joint import ProoD, confidence_logit, fuse, product_logit
 from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio
 from prood.models.score import Confidence, InLogit, JointConfidence, Score, score_of, scores

@@ -129,12 +129,12 @@ class Committee(Discriminator):
                 if len(rows):
                     way: Any = {**options, **more, "threshold": _of(rows, least)}
                     bound = member.upper_bound(images[rows], _of(rows, eps), **way)
-                    found = found.index_copy(0, rows, torch.minimum(found[rows], scale(_flushed(bound))))
+                    found = found.index_copy(0, rows, torch.minimum(found[rows], scale(flushed(bound))))
                     overflow = overflow.index_copy(0, rows, overflow[rows] | (bound == torch.inf))
-        return _flushed(found.float()).where(~overflow, torch.inf)
+        return flushed(found.float()).where(~overflow, torch.inf)
 
 
-def _flushed(bound: Tensor) -> Tensor:
+def flushed(bound: Tensor) -> Tensor:
     """Zero for what some processors take for zero."""
     return torch.where((bound < 0) & (bound > -torch.finfo(torch.float32).tiny), 0, bound)
 

@@ -85,13 +85,11 @@ def order_statistic(n: int, *, accept: float, level: float | None = None) -> int
     Without `level` the largest k for which the share (n − k + 1)/n of these scores is at least `accept`. With it
     the largest k with P(Beta(n − k + 1, k) ≥ accept) ≥ level: a promise about new images (`detector.calibration`).
     """
-    if not (0 < accept < 1 or (accept == 1 and level is None)):
-        raise BadValue(f"accept is a share above 0 and below 1, not {accept}")
+    if not (accept == 1 and level is None):
+        _check_promise(accept, level)
     if level is None:
         # The smallest count with count/n ≥ accept; ⌈accept·n⌉ is one too many where the product is rounded up.
         return n - int(np.searchsorted(np.arange(1, n + 1) / n, accept))
-    if not 0 < level < 1:
-        raise BadValue(f"level is a probability above 0 and below 1, not {level}")
     # P(Binomial(n, 1 − accept) ≥ k) ≥ level, that is log P(Binomial ≤ k − 1) ≤ log(1 − level): summed from the
     # first term on, with the ratio of neighbours, so that nothing underflows.
     limit = math.log1p(-level)
@@ -110,11 +108,19 @@ def order_statistic(n: int, *, accept: float, level: float | None = None) -> int
 
 def needed(accept: float, level: float) -> int:
     """The fewest images from which there is a threshold: the smallest n with 1 − acceptⁿ ≥ level."""
+    _check_promise(accept, level)
     limit, step = math.log1p(-level), math.log(accept)
     n = max(1, math.floor(limit / step))
     while n * step > limit:  # the very comparison that `order_statistic` makes
         n += 1
     return n
+
+
+def _check_promise(accept: float, level: float | None) -> None:
+    if not 0 < accept < 1:
+        raise BadValue(f"accept is a share above 0 and below 1, not {accept}")
+    if level is not None and not 0 < level < 1:
+        raise BadValue(f"level is a probability above 0 and below 1, not {level}")
 
 
 def look_like_probabilities(values: Tensor) -> bool:

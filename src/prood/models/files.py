@@ -19,17 +19,30 @@ from torch import Tensor, nn
 
 from prood.atomic import write_bytes
 from prood.errors import BadValue, Damaged, Unsupported
+from prood.extras import UPDATE
 from prood.models.architectures import FORMAT, Metadata, build, check_kinds, spec_of
 from prood.models.confidence import renamed
 from prood.models.joint import ProoD
 from prood.models.wrapped.module import wrapped_parts
 from prood.models.wrapped.trust import trusting_code
-from prood.pretrained import MODEL_FILE, RUN_FILE, find, model_path
+from prood.pretrained import MODEL_FILE, RUN_FILE, find, model_path, place_of, title
 from prood.reading import json_of
 
 KEY, DIGEST = "prood", "sha256"
 
-__all__ = ["MODEL_FILE", "RUN_FILE", "digest", "fingerprint", "load", "model_path", "read_metadata", "rounded", "save"]
+__all__ = [
+    "MODEL_FILE",
+    "RUN_FILE",
+    "digest",
+    "fingerprint",
+    "load",
+    "model_path",
+    "place_of",
+    "read_metadata",
+    "rounded",
+    "save",
+    "title",
+]
 
 
 def save(model: nn.Module, path: Path | str, *, half: bool = False, **facts: Any) -> Metadata:
@@ -144,7 +157,7 @@ def _parse(facts: str, file: Path, tensors: dict[str, Tensor] | None) -> Metadat
             raise Damaged(f"{file} was changed after it was written, its checksum differs: copy or train it again")
         if int(values["format"]) > FORMAT:
             writer = f"Prood {values.get('version')}"
-            raise Unsupported(f"{file} was written by {writer} in a newer format: update with 'pip install -U prood'")
+            raise Unsupported(f"{file} was written by {writer} in a newer format: {UPDATE}")
         values = renamed(values)
         known = {item.name for item in fields(Metadata)}
         values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it

@@ -1,17 +1,18 @@
 """The joint model with a second gate: g alone may reject an image, too (docs/verdict.md)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from prood.errors import BadValue
 from prood.models.architectures import Spec, architecture, build
 from prood.models.discriminators import Discriminator
-from prood.models.fusion import Rescored
-from prood.models.joint import confidence_logit
+from prood.models.joint import ProoD, confidence_logit
 from prood.models.rising import Rising, rising
 
 
@@ -48,6 +49,46 @@ class Gate:
 def limited(x: Tensor, knots: Tensor, caps: Tensor) -> Tensor:
     """λ(x) in float64. It does not fall anywhere, rounding included: what bounds x gives a bound of λ(x)."""
     return torch.minimum(rising(x, knots, caps), x.double())
+
+
+def with_confidence_logit(logits: Tensor, target: Tensor) -> Tensor:
+    """Logits (float64) in the same order, whose `confidence_logit` is `target`.
+
+    To be less sure than the classifier is, its distribution is mixed with the uniform one, as in Eq. 3; to be more
+    sure, with that which has its class alone.
+    """
+    logits, classes = logits.double(), logits.shape[1]
+    own, log_p = confidence_logit(logits), F.log_softmax(logits, 1)
+    top = logits.argmax(1, keepdim=True)
+    log_part = (F.logsigmoid(target) - F.logsigmoid(own)).clamp(max=-1e-15)[:, None]  # less sure: of the classifier
+    less = torch.logaddexp(log_p + math.log(classes) + log_part, torch.log(-torch.expm1(log_part)))
+    missing = math.log1p(-1 / classes) + F.logsigmoid(-target)  # more sure: what is left for all other classes
+    rest = log_p.scatter(1, top, -torch.inf)
+    others = log_p + (missing - rest.logsumexp(1))[:, None]
+    more = others.scatter(1, top, torch.log(-torch.expm1(missing.clamp(max=-1e-300)))[:, None])
+    return torch.where((target > own)[:, None], more, less)
+
+
+class Rescored(ProoD):
+    """A joint model of Eq. 3 with another score than its own, one that never exceeds g + Δ (`scored`).
+
+    Its classifier has f's classes in f's order, but says otherwise how sure it is. Eq. 4 holds for every classifier, so
+    the certificate is that of the joint model.
+    """
+
+    def classified(self, logits: Tensor, in_logit: Tensor) -> Tensor:
+        """Logits in the classifier's order, with which Eq. 3 has the confidence of the score; float64.
+
+        With S the score and G = g + Δ, theirs is s′ with σ(S) = σ(s′)·σ(G), that is
+        e^(−s′) = (e^(−S) − e^(−G)) / (1 + e^(−G)).
+        """
+        in_logit = in_logit.double()
+        score = self.scored(logits, in_logit)
+        gap = torch.log(-torch.expm1(score - in_logit).clamp(max=-1e-30))  # where the confidence is all that g allows
+        return with_confidence_logit(logits, score - gap + F.softplus(-in_logit))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images).float()
 
 
 class Gated(Rescored):

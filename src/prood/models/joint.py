@@ -61,6 +61,17 @@ def confidence_logit(logits: Tensor, g: Tensor | None = None) -> Tensor:
     return torch.minimum(logit, g)  # true of the exact value, and rounding must not undo it
 
 
+def product_logit(s: Tensor, g: Tensor) -> Tensor:
+    """S with σ(S) = σ(s)·σ(g), in float64: the score of Eq. 3 from the classifier's own score s and g.
+
+    For a confidence p, σ(s) = (p − 1/K)/(1 − 1/K), and Eq. 3 multiplies this by σ(g + Δ). So the joint model is a soft
+    minimum of s and g + Δ. No infinity makes it NaN.
+    """
+    s, g = s.double(), g.double()
+    both = -s.clamp(-1e300, 1e300) - g.clamp(-1e300, 1e300)  # ∞ − ∞ is no number
+    return torch.minimum(-torch.logaddexp(torch.logaddexp(-s, -g), both), g)
+
+
 class ProoD(nn.Module):
     """p(y|x) = p_f(y|x)·σ(g(x) + Δ) + (1 − σ(g(x) + Δ))/K for any classifier f that returns logits.
 

@@ -1,11 +1,13 @@
-"""Models that come with Prood: NAME.safetensors beside this file, and NAME.md, its model card.
+"""Where a model's file is: of a run, of a model that comes with Prood, or of one on the Hugging Face Hub (`hub`).
 
-Only what is really there has a name. The weights are in half precision; `prood.load(NAME)` reads them.
+Models that come with Prood are NAME.safetensors beside this file, and NAME.md is the model card. Only what is really
+there has a name. The weights are in half precision; `prood.load(NAME)` reads them.
 """
 
 from pathlib import Path
 
 from prood.errors import NoAccess, NotFound, UnknownName, Unsupported
+from prood.pretrained import hub
 
 FOLDER = Path(__file__).parent
 MODEL_FILE = "model.safetensors"
@@ -38,12 +40,26 @@ def card(name: str) -> str:
         raise NoAccess(f"cannot read the model card {file} ({error.strerror}): install Prood again") from None
 
 
+def place_of(given: Path | str) -> Path:
+    """`given` as a path; of a repository on the Hub (hf:USER/NAME), the folder that its files were downloaded into."""
+    return hub.fetched(given) if hub.is_on_hub(given) else Path(given)
+
+
+def title(given: Path | str) -> str:
+    """What to call a model: the name of its folder, its file or its repository."""
+    if hub.is_on_hub(given):
+        return hub.repository(given)[0].partition("/")[2]
+    place = Path(given)
+    return place.resolve().name if place.is_dir() else place.stem
+
+
 def model_path(given: Path | str) -> Path:
     """The model file itself: `given`, the one inside it if that is a run's folder, or the shipped one so named.
 
-    A file or folder of that name on disk wins over the model that comes with Prood.
+    A file or folder of that name on disk wins over the model that comes with Prood. The files of a repository on the
+    Hub are downloaded, and checked.
     """
-    place = Path(given)
+    place = place_of(given)
     if place.is_dir():
         return place / MODEL_FILE
     return path(str(given)) if not place.exists() and str(given) in names() else place
@@ -55,7 +71,7 @@ def find(given: Path | str) -> Path:
     if not file.is_file():
         if Path(given).is_dir() and (Path(given) / RUN_FILE).is_file():
             raise NotFound(f"{given} is a run that is not finished: run the command that began it with --resume")
-        advice = f"give a run's folder, a .safetensors file or a shipped model ({listed()})"
+        advice = f"give a run's folder, a .safetensors file, hf:USER/NAME or a shipped model ({listed()})"
         if str(given) in names():
             advice = f"the folder hides the shipped model {given}; rename it, or work in another folder"
         raise NotFound(f"there is no model at {file}: {advice}")

@@ -7,6 +7,7 @@ from prood.errors import NotFound, Unsupported
 from prood.evaluation.results import Results
 from prood.report.cards import card, write_cards
 from prood.report.formats import csv_text, latex, markdown
+from prood.report.openood import protocol_tables
 from prood.report.page import page
 from prood.report.results import results_page
 from prood.report.table import results_table
@@ -26,4 +27,12 @@ def write_report(results: Results, path: Path | str) -> None:
     write_text(path, writer(results))
 
 
-__all__ = ["card", "results_page", "results_table", "verdict_sentences", "write_cards", "write_report"]
+__all__ = [
+    "card",
+    "protocol_tables",
+    "results_page",
+    "results_table",
+    "verdict_sentences",
+    "write_cards",
+    "write_report",
+]

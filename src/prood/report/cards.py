@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection
-from typing import Any
 
 import torch
 
@@ -10,6 +9,7 @@ from prood import processes
 from prood.atomic import write_text
 from prood.evaluation.words import METRICS, MISSING, percent, radius_text
 from prood.models import Metadata, build, read_metadata
+from prood.models.cards import LIMITS, kind_of, network_of
 from prood.report.formats import escaped, markdown_table
 from prood.report.results import RADIUS, states_verdicts
 from prood.report.table import VERDICTS
@@ -23,22 +23,6 @@ _TERMS = (
 )
 TERMS = {"cifar10": f"CIFAR-10: {_TERMS}", "cifar100": f"CIFAR-100: {_TERMS}"}
 NOTHING = 0.0005  # a guaranteed AUC that a table shows as 0.0
-LIMITS = """\
-- A certificate says: for every image u in [0, 1]^d that differs from x by at most ε in every pixel (ℓ∞), the score that
-  the float32 network returns for u, in any order of summation, is at most the printed bound. It says nothing of other
-  changes (rotations, other objects), nor of float16, bfloat16, TF32 or int8.
-- It is about one side only: how confident the model can become around an out-of-distribution image. An image of the
-  in-distribution can still be changed so that it is rejected, or classified wrongly.
-- GAUC is a proved bound for the images that were tested, not for those that you will meet.
-{more}- Do not base decisions about safety on it without a validation of your own, on your own images."""
-
-_KINDS = {
-    "prood": "a classifier with a certified discriminator (joint model)",
-    "gated": "a classifier with a certified discriminator that rejects on its own, too (gated joint model)",
-    "fusion": "a classifier with a certified discriminator (fused joint model)",
-    "discriminator": "a discriminator",
-    "committee": "a committee of discriminators",
-}
 
 
 def card(published: Published, metadata: Metadata, *, name: str | None = None) -> str:
@@ -49,8 +33,8 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are of no interest
         parameters = sum(parameter.numel() for parameter in build(spec).parameters())
     facts = {
-        "what": _KINDS.get(str(spec["name"]), "a classifier without a certificate"),
-        "architecture": _network(spec),
+        "what": kind_of(spec),
+        "architecture": escaped(network_of(spec)),
         "parameters": f"{parameters:,}",
         "in-distribution": inside,
         "classes": escaped(", ".join(metadata.classes)) if metadata.classes else "none: it only detects",
@@ -84,14 +68,6 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         f"`{published.command}`\n\nSeed {seed}, {escaped(published.hardware)}, {seconds}, Prood {published.version}.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _network(spec: dict[str, Any]) -> str:
-    if "classifier" in spec and "discriminator" in spec:
-        return f"{_network(spec['classifier'])}, {_network(spec['discriminator'])}"
-    if spec["name"] == "committee":
-        return "committee of " + " and ".join(map(_network, spec["members"]))
-    return escaped(str(spec["name"])) + (f" of size {escaped(str(spec['size']))}" if spec.get("size") else "")
 
 
 def _measured(published: Published) -> str:

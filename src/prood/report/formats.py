@@ -9,6 +9,7 @@ from typing import Protocol
 
 from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import METRICS, MISSING, PROVED, radius_text
+from prood.report.openood import HEADINGS, WORDS, tables_of
 from prood.report.table import GREY_NOTE, MEANING, VERDICTS, WHAT, Table, left_out, tables, widest
 from prood.report.verdicts import headings, rows, sentences, verdicts
 from prood.studies.rows import Statistic
@@ -92,6 +93,9 @@ def markdown(results: Results) -> str:
             lines.append([plain.format(escaped(row.model)), *cells])
         parts += [f"## {escaped(_title(table))}", markdown_table(lines)]
         parts.append("Bold: the best." + (f" Italics: {GREY_NOTE}." if table.any_grey else ""))
+    for title, table_rows in tables_of(results):
+        lines = [[escaped(cell) for cell in row] for row in (HEADINGS, *table_rows)]
+        parts += [f"## OpenOOD: {escaped(title)}, in percent", WORDS, markdown_table(lines)]
     return "\n\n".join(parts) + "\n"
 
 

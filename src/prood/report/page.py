@@ -29,6 +29,7 @@ def page(results: Results) -> str:
         "AUC": sections.table_section(view, "auc"),
         "FPR": sections.table_section(view, "fpr"),
         "Proved": sections.table_section(wide, "proved"),
+        "OpenOOD": sections.openood_section(view),
         "Price": sections.price_section(wide),
         "Radius": sections.radius_section(view),
         "Scores": sections.scores_section(view),

@@ -9,6 +9,7 @@ from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text
 from prood.report.charts import KINDS, certified, histogram, over_radius, price_curves, roc_curves
 from prood.report.gallery import gallery, shown_each
 from prood.report.markup import Html, element
+from prood.report.openood import HEADINGS, WORDS, tables_of
 from prood.report.table import GREY_NOTE, VERDICTS, Cell, Table, tables
 from prood.report.verdicts import headings, rows, sentences, verdicts
 
@@ -172,6 +173,20 @@ def verdicts_section(view: View) -> Html | None:
     table = element("table", element("thead", head), element("tbody", *body), class_="attack")
     said = [element("p", text, class_="verdict") for text in sentences(found)]
     return section("verdicts", "Verdicts", words, *said, _scrolling(table, "Verdicts at each model's threshold"))
+
+
+def openood_section(view: View) -> Html | None:
+    """OpenOOD's protocol, where its lists were evaluated."""
+    parts: list[str] = []
+    for title, lines in tables_of(view.evaluations):
+        head = element("tr", *(element("th", text, scope="col") for text in HEADINGS))
+        body = [
+            element("tr", element("th", line[0], scope="row"), *(element("td", text) for text in line[1:]))
+            for line in lines
+        ]
+        table = element("table", element("thead", head), element("tbody", *body), class_="attack")
+        parts += [element("h3", title), _scrolling(table, f"OpenOOD, {title}")]
+    return section("openood", "OpenOOD", f"{WORDS} In percent.", *parts) if parts else None
 
 
 def _blocks(view: View, draw: Callable[[Evaluation, str], Html | None], kind: str) -> list[Html]:

@@ -64,10 +64,11 @@ class About:
     """A model's name in addresses, the radius it was trained for and the name of its in-distribution.
 
     `price` is what its evaluations say about its threshold, a mapping for each radius: `eps`, the share of its own kind
-    that is `accepted`, those of other images that are `rejected` and provably so (`proved`), and how many `sets`.
+    that is `accepted`, those of other images that are `rejected`, provably so (`proved`) and under attack (`attacked`),
+    and how many `sets`.
     """
 
     name: str = "prood"
     eps: float | None = None
     inside: str | None = None
-    price: tuple[Mapping[str, float], ...] = ()
+    price: tuple[Mapping[str, float | None], ...] = ()

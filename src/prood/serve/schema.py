@@ -45,6 +45,7 @@ class Price(BaseModel):
     rejected: float = Field(description="The share of other images that was rejected.")
     proved: float = Field(description="The share that is provably rejected, with all images within eps.")
     sets: int = Field(description="Sets of other images; the shares are their means.")
+    attacked: float | None = Field(default=None, description="The share that was rejected under attack, if attacked.")
 
 
 class Model(BaseModel):

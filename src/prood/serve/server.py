@@ -17,7 +17,8 @@ import uvicorn
 
 from prood.detector import Detector
 from prood.errors import BadValue, NoAccess
-from prood.models import model_path, read_metadata
+from prood.models import read_metadata
+from prood.models.files import title
 from prood.serve.app import create_app
 from prood.serve.connection import ACCEPTED, Quiet, descriptors, impatient
 from prood.serve.guard import access
@@ -73,9 +74,7 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
         raise BadValue(f"/v2/models/NAME cannot be reached with the name {name!r}: give a word without a slash")
     detector, facts = Detector.load(run, device=device), read_metadata(run)
     detector.joint()  # a bare discriminator names no class
-    place = model_path(run)
-    own = place.resolve().parent.name if Path(run).is_dir() else place.stem
-    return detector, About(own if name is None else name, facts.eps, facts.inside)
+    return detector, About(title(run) if name is None else name, facts.eps, facts.inside)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -3,25 +3,19 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from prood import data, processes
-from prood.data import ImageSet
-from prood.detector import Detector
-from prood.detector.files import keep
-from prood.detector.gates import LEAST, Schedule, for_gate, gate_of, ungated
-from prood.errors import AlreadyThere, BadValue, UnknownName
+from prood.detector.gates import Schedule, gate_of
+from prood.errors import BadValue, UnknownName
 from prood.evaluation.metrics import auc, fpr
-from prood.evaluation.sets import part_of
-from prood.models import MODEL_FILE, Gate, Gated, ProoD, load
+from prood.models import Gate, Gated, ProoD
 from prood.models.confidence import threshold_at
-from prood.models.fusion import product_logit
-from prood.studies.pairs import Pairs, Scores, pairs_of
+from prood.models.joint import product_logit
+from prood.studies.pairs import Pairs, Scores
 
 ACCEPTED = (0.95, 0.9, 0.8)
 """Shares of the in-distribution that are accepted where verdicts are compared."""
@@ -98,50 +92,6 @@ def fit_schedule(samples: Sequence[Pairs], shift: float, most: Price) -> Spendin
     return min(affordable, key=lambda one: mean(one.with_it.gfpr) + TRUST * (one.schedule.provable + one.schedule.end))
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What `prood calibrate` sets: the acceptance, how sure it is, and the share of false rejections that g spends.
-
-    `provable` is a number, or the name of a point of PRICES, which is fitted against the images outside.
-    """
-
-    accept: float = 0.95
-    level: float = 0.95
-    provable: str | None = None
-
-    @property
-    def fitted(self) -> bool:
-        """Whether images outside have a say."""
-        return isinstance(self._point(), Price)
-
-    def schedule(self, samples: Sequence[Pairs], shift: float) -> Schedule | None:
-        """The schedule of `provable`; the samples are of the images that make the gate, half of all."""
-        if isinstance(self._point(), Price):
-            self.check(2 * len(samples[0].g_in) if samples else 4 * LEAST, outside=bool(samples))
-        point = self._point()
-        return fit_schedule(samples, shift, point).schedule if isinstance(point, Price) else point
-
-    def check(self, images: int, *, outside: bool) -> bool:
-        """Whether there will be a gate; refused where so few in-distribution images, or none outside, forbid it."""
-        point = self._point()
-        if isinstance(point, Price) and not outside:
-            raise BadValue(f"the point {self.provable!r} is fitted against images outside: name some with --outside")
-        if isinstance(point, Price) and images < 4 * LEAST:
-            least = 4 * LEAST
-            raise BadValue(f"the point {self.provable!r} takes {least} in-distribution images: give more, or a share")
-        if isinstance(point, Schedule) and point.end > 0 and (images + 1) // 2 < LEAST:  # half of them make it
-            raise BadValue(f"a gate takes {2 * LEAST} in-distribution images, not {images}: give more, or leave it out")
-        return isinstance(point, Price) or (point is not None and point.end > 0)
-
-    def _point(self) -> Schedule | Price | None:
-        if self.provable is None:
-            return None
-        try:
-            return Schedule(float(self.provable))
-        except ValueError:
-            return price(self.provable)
-
-
 def table(samples: Sequence[Pairs], shift: float) -> list[list[str]]:
     """Shares that g may spend, each with the percentages rejected and provably rejected at each acceptance."""
     lines = [[f"{share:g}", *judged(samples, shift, Schedule(share)).cells()] for share in SHOWN]
@@ -204,77 +154,3 @@ def _schedules() -> Iterator[Schedule]:
     for first in FIRST:
         for last in sorted({first, *(share for share in LAST if share > first)}):
             yield Schedule(first, last)
-
-
-@dataclass(frozen=True)
-class Outliers:
-    """Sets outside, by name, `limit` images of each, and the radius of the proofs about them."""
-
-    sets: Sequence[str] = ()
-    eps: float | None = None
-    limit: int = 1000
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """What `prood calibrate` shows: the price of proofs, if it is known, and what was set.
-
-    `accuracy` is that on the images of the threshold, where they have labels: a low one tells of a wrong preprocessing.
-    """
-
-    table: list[list[str]]
-    words: str
-    accuracy: float | None = None
-
-
-def calibrate_model(
-    path: str,
-    images: str,
-    asked: Asked | None,
-    *,
-    outliers: Outliers,
-    out: Path | None = None,
-    device: str | None = None,
-) -> Calibrated:
-    """Show what verdicts cost, and set the point that is asked for, in the model's own folder or in `out`."""
-    model, about = load(path)
-    detector = Detector(
-        model, threshold=about.threshold, device=processes.device(device)
-    )  # an old calibration may be damaged
-    folder = Path(path) if out is None else out
-    if asked is not None and out is None and not folder.is_dir():
-        raise BadValue(f"{path} is not a folder: name one for the calibrated model with --out")
-    if out is not None and (out / MODEL_FILE).exists():
-        raise AlreadyThere(f"{out} already holds a model: choose another folder")
-    inside = data.load(images, shape=detector.shape).numbered_as(detector.classes)
-    samples = _samples(detector.joint(), inside, outliers, about.eps)
-    shown = table(samples, detector.shift) if samples else []
-    if asked is None:
-        return Calibrated(shown, "nothing was set: choose a point with --accept and --provable")
-    mine = torch.from_numpy(
-        for_gate(len(inside))
-    )  # a choice that the threshold's images had a say in breaks the promise
-    chosen_by = [replace(one, s_in=one.s_in[mine], g_in=one.g_in[mine]) for one in samples]
-    schedule = asked.schedule(chosen_by, detector.shift)
-    found = detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
-    keep(detector, folder, about)
-    spent = "" if schedule is None else f"; g spends {schedule.provable:.0%} of the false rejections"
-    words = f"accepts {100 * asked.accept:g}% of {images} (confidence ≥ {found.threshold:.6g}){spent}; wrote {folder}"
-    return Calibrated(shown, words, _accuracy(detector, inside))
-
-
-def _accuracy(detector: Detector, images: ImageSet) -> float | None:
-    if images.labels is None or int(images.labels.max()) >= detector.count:
-        return None
-    return float((detector.predict(images).label == images.labels.numpy()).mean())
-
-
-def _samples(model: ProoD, inside: ImageSet, outliers: Outliers, trained_for: float | None) -> list[Pairs]:
-    if not outliers.sets:
-        return []
-    eps = trained_for if outliers.eps is None else outliers.eps
-    if eps is None:
-        raise BadValue("the model's file names no radius: give one with --eps")
-    sets = {name: part_of(name, inside, outliers.limit, 0) for name in outliers.sets}
-    bare = ungated(model)
-    return list(pairs_of(bare.classifier, bare.discriminator, inside, sets, eps, device=bare.shift.device).values())

@@ -8,7 +8,7 @@ from prood.bounds import Method
 from prood.data.images import Shape
 from prood.errors import UnknownName
 from prood.models import WrapOptions
-from prood.studies.gating import Asked
+from prood.studies.thresholds import Asked
 from prood.training import Recipe
 
 

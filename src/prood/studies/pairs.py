@@ -11,7 +11,7 @@ from prood.data import ImageSet
 from prood.evaluation import EvaluateOptions, auc
 from prood.evaluation.bench import CERTIFIED, Bench
 from prood.models import Confidence, Discriminator, Gate, InLogit
-from prood.models.fusion import product_logit
+from prood.models.joint import product_logit
 
 Scores = tuple[Tensor, Tensor, Tensor]
 """Scores of the images inside, of those outside, and the bounds of these over their balls."""

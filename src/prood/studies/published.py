@@ -12,6 +12,7 @@ from prood.errors import Damaged, NotFound, Unsupported
 from prood.evaluation.results import Evaluation, check_kinds
 from prood.evaluation.robustness import Measured, from_json
 from prood.evaluation.words import PROVED, set_name
+from prood.extras import UPDATE
 from prood.reading import json_of, text
 
 FORMAT = 1
@@ -99,7 +100,7 @@ def read_one(file: Path) -> Published:
     content = read_json(file)
     try:
         if content.pop("format") > FORMAT:
-            raise Unsupported(f"{file} was written by a newer Prood: update with 'pip install -U prood'")
+            raise Unsupported(f"{file} was written by a newer Prood: {UPDATE}")
         title, inside = content["title"], content["inside"]
         made = [Evaluation(model=title, inside=inside, **values) for values in content.pop("evaluations")]
         for one in made:

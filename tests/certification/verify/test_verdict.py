@@ -219,5 +219,5 @@ def test_without_flint_it_says_what_to_install(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "flint", None)
-    with pytest.raises(MissingPackage, match=r"'prood\[verify\]'"):
+    with pytest.raises(MissingPackage, match=r"'\.\[verify\]'"):
         flint()

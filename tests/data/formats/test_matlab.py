@@ -67,7 +67,7 @@ def test_refuses_a_text_in_place_of_a_variable(tmp_path: Path, monkeypatch: pyte
 
 def test_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
-    assert "pip install 'prood[data]'" in refused(tmp_path / "a.mat", "X")
+    assert "pip install '.[data]'" in refused(tmp_path / "a.mat", "X")
 
 
 WHOLE = io.BytesIO()

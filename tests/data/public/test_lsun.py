@@ -105,5 +105,5 @@ def test_a_damaged_or_missing_folder_is_refused(tmp_path: Path) -> None:
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save(tmp_path / "val_lmdb", pictures())
     monkeypatch.setitem(sys.modules, "lmdb", None)
-    with pytest.raises(MissingPackage, match=r"'prood\[data\]'"):
+    with pytest.raises(MissingPackage, match=r"'\.\[data\]'"):
         len(LmdbReader(folder, SHAPE))

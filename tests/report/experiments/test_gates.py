@@ -1,4 +1,4 @@
-"""The figure on shifts and gates, on models trained in seconds, and the files that were published before it."""
+"""The figure on shifts and gates, on models trained in seconds."""
 
 import json
 from collections.abc import Callable
@@ -15,8 +15,6 @@ from prood.studies import Lab, choose_shift, making, measure, pairs_of
 from prood.studies.gating import gate_from
 from prood.studies.shift import Candidate
 
-RESULTS = Path(__file__).parents[3] / "results"
-OLD = [file for file in RESULTS.glob("*/experiments/figure-fusion.json") if '"fusions"' in file.read_text()]
 FIGURE = gates.EXPERIMENT
 
 
@@ -33,9 +31,8 @@ def found(lab: Lab) -> dict:
         return json.loads(perform(FIGURE, lab).read_text())["content"]
 
 
-def test_it_is_registered_under_its_old_name() -> None:
+def test_it_is_registered() -> None:
     assert FIGURE in EXPERIMENTS
-    assert FIGURE.key == "figure-fusion"
 
 
 @pytest.mark.slow
@@ -92,11 +89,3 @@ def test_figure_and_text_follow_from_the_content(found: dict, tmp_path: Path) ->
     assert (tmp_path / "c.svg").read_bytes() != drawn
     assert " / 12.3 " in FIGURE.section(changed)
     assert " / 12.3 " not in FIGURE.section(found)
-
-
-@pytest.mark.parametrize("file", OLD, ids=lambda file: file.parts[-3])
-def test_a_file_that_was_published_with_the_fused_score_is_shown_as_it_was(file: Path, tmp_path: Path) -> None:
-    content = json.loads(file.read_text())["content"]
-    assert FIGURE.section(content) in (RESULTS.parent / "docs" / "experiments.md").read_text()
-    FIGURE.draw(content, tmp_path / "a.svg")
-    assert "<!-- fusion -->" in (tmp_path / "a.svg").read_text()

@@ -109,7 +109,7 @@ const models = [
   { threshold: null, accept: null, provable: null, price: [] },
   { threshold: 0.5, accept: null, provable: null, price: [] },
   { threshold: 0.5, accept: 0.95, provable: 0, price },
-  { threshold: 0.5, accept: 0.95, provable: 0.3, price: [...price, { ...price[0], eps: 0.03, sets: 1 }] },
+  { threshold: 0.5, accept: 0.95, provable: 0.3, price: [...price, { ...price[0], sets: 1, attacked: 0.25 }] },
 ];
 console.log(JSON.stringify(models.map(point)));
 """
@@ -124,6 +124,7 @@ def test_the_point_in_use_in_words(node):
     assert "30%" in gated[1]
     assert [word in ungated[2] for word in ("8 sets", "50% rejected", "12.5% provably", "ε = 0.01")] == [True] * 4
     assert "one set" in gated[3]
+    assert ["under attack" in ungated[2], "50% rejected, 25% under attack, 12.5% provably" in gated[3]] == [False, True]
 
 
 @pytest.mark.slow

@@ -92,8 +92,9 @@ def read_model(path: Path | str) -> Model:
 def _bytes(path: Path | str) -> bytes:
     if "\0" in str(path):
         raise Undecided("there is no model at a path with a NUL: say where with --model")
-    file = pretrained.model_path(path)
+    file = Path(path)
     try:
+        file = pretrained.model_path(path)
         return content(file, MODEL)
     except ProodError as error:
         raise Undecided(f"there is no model at {file} ({error}): say where with --model") from None

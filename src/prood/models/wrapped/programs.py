@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from prood.errors import Damaged, MissingPackage, ProodError, Unsupported, first_line
+from prood.extras import installing
 from prood.models.wrapped.archives import archive_kind, checked_export
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.trust import check_trust
 
 ENDINGS = {"onnx": ".onnx", "torchscript": ".pt", "export": ".pt2"}
-_EXPORT = "pip install 'prood[export]'"
+_EXPORT = installing("export")
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 

@@ -11,7 +11,7 @@ from prood import processes
 from prood.evaluation.words import set_name
 from prood.report import plots
 from prood.report.experiments.experiment import Content, Experiment
-from prood.report.experiments.tradeoff import BASELINE, parts_of, percent
+from prood.report.experiments.tradeoff import BASELINE, parts_of
 from prood.report.formats import markdown_table
 from prood.studies import Candidate, Schedule, choose_shift, fit_schedule, making
 from prood.studies.gating import ACCEPTED, LAST, PRICES, Verdicts, gate_from, heads, judged, verdicts
@@ -64,11 +64,6 @@ def _make(lab: Lab) -> Content:
 
 
 def _draw(content: Content, file: Path) -> None:
-    draw = _draw_fusion if "fusions" in content else _draw_gates
-    draw(content, file)
-
-
-def _draw_gates(content: Content, file: Path) -> None:
     series = {"one shift": content["shifts"]} | {f"gate, {title}": one for title, one in content["gates"].items()}
     points = {label: [one["test"] for one in found] for label, found in series.items()}
     with plots.figure(file, 9.5, 8.4) as figure:
@@ -109,8 +104,6 @@ def _lines(axes: Axes, series: dict[str, tuple[list[float], list[float]]]) -> No
 
 
 def _section(content: Content) -> str:
-    if "fusions" in content:
-        return _fusion_section(content)
     shown = [one for one in content["shifts"] if one["shift"] % 4 == 0 or one["shift"] == content["chosen"]]
     rows = [(f"Δ = {one['shift']:g}", one) for one in shown]
     rows += [(_words(title, one), one) for title, found in content["gates"].items() for one in found]
@@ -141,42 +134,10 @@ def _oracle(content: Content, one: dict[str, Any]) -> str:
     return "none has it" if best is None else f"{100 * best:.2f}"
 
 
-def _draw_fusion(content: Content, file: Path) -> None:
-    """Of a file that was made before there were gates, about a curve of three numbers in place of one shift."""
-    kinds = {"held_back": "held-back images", "test": "test sets (mean)"}
-    with plots.figure(file, 9.5, 4.2) as figure:
-        for axes, (kind, title) in zip(figure.subplots(1, 2), kinds.items(), strict=True):
-            series = {"one shift": content["shifts"], "fusion": content["fusions"]}
-            points = {label: [one[kind] for one in found] for label, found in series.items()}
-            _ranking(axes, points, content["classifier_auc"][kind], content["ceiling"][kind], title)
-        axes.legend(loc="lower left")
-
-
-def _fusion_section(content: Content) -> str:
-    by_shift = {one["shift"]: one["test"] for one in content["shifts"]}
-    lines = [["AUC given up", "AUC", "GAUC", "Δ by the same rule", "AUC", "GAUC", "best Δ at this AUC: GAUC"]]
-    for one in content["fusions"]:
-        single = one["single_shift"]
-        cells = [f"{one['auc_drop']:g}", *percent(one["test"]), f"{single:g}", *percent(by_shift[single])]
-        lines.append([*cells, _oracle(content, one)])
-    images, alone = content["images"], content["classifier_auc"]
-    means = f"the means over {', '.join(content['sets'])}, where OE has an AUC of {100 * alone['test']:.2f} and g alone"
-    return (
-        "The score of docs/fusion.md, three numbers instead of one shift, with the classifier OE and our "
-        f"discriminator. Each row is fitted on {images['inside']} held-back images inside and {images['outside']} "
-        "outside, for the highest GAUC at an AUC that may be so many points below that of OE there "
-        f"({100 * alone['held_back']:.2f}). Then come {means} a GAUC of {100 * content['ceiling']['test']:.2f}; beside "
-        "them those of the shift Δ that the same rule chooses, from −8 to 12 and without training again. The last "
-        "column is unfair to the fusion: the shift that is best on the test sets themselves, among those that have at "
-        "least its AUC there.\n\n"
-        f"{markdown_table(lines)}"
-    )
-
-
 def best_at(shifts: list[dict[str, Any]], auc: float) -> float | None:
     """The highest GAUC on the test sets of a shift with this AUC or more there."""
     return max((one["test"]["gauc"] for one in shifts if one["test"]["auc"] >= auc), default=None)
 
 
 CURVES = "More than one shift", "not in the paper, which has one shift (Eq. 9)"
-EXPERIMENT = Experiment("figure", "fusion", *CURVES, _make, _section, _draw)
+EXPERIMENT = Experiment("figure", "gates", *CURVES, _make, _section, _draw)

@@ -10,10 +10,11 @@ export function point({ threshold, accept, provable, price }) {
   if (accept !== null) said.push(`The threshold accepts ${percent(accept)} of its own kind.`);
   if (provable === 0) said.push("The discriminator has no gate of its own.");
   if (provable > 0) said.push(`The discriminator alone may spend ${percent(provable)} of the false rejections.`);
-  for (const { eps, rejected, proved, sets } of price) {
+  for (const { eps, rejected, attacked, proved, sets } of price) {
     const kinds = sets === 1 ? "one set" : `${sets} sets`;
     const sure = `${percent(proved)} provably, whatever changes by up to ε = ${short(eps)}`;
-    said.push(`Its evaluations on ${kinds} of other images: ${percent(rejected)} rejected, ${sure}.`);
+    const under = (attacked ?? null) === null ? "" : `${percent(attacked)} under attack, `;
+    said.push(`Its evaluations on ${kinds} of other images: ${percent(rejected)} rejected, ${under}${sure}.`);
   }
   if (!price.length) said.push("What is provably rejected at this threshold was not evaluated.");
   return said;

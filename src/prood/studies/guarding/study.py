@@ -8,10 +8,10 @@ from rich.console import Console
 
 from prood.errors import BadValue
 from prood.models import WrapOptions
-from prood.studies.gating import Asked as Point
 from prood.studies.graph import ATTACK, CERTIFY, Node, Opened, Study
 from prood.studies.guarding.parts import CALIBRATION, HELD_BACK, SMALL, TEST, TRAIN, Parts
 from prood.studies.lab import Lab
+from prood.studies.thresholds import Asked as Point
 from prood.training import Recipe
 from prood.training.guard_table import GuardTable
 from prood.wrapping import read_classes
