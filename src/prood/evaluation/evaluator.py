@@ -103,7 +103,6 @@ def evaluate(
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
             known = _known((*(options.reuse or ()), *stored), score, settings)
-            known = _known((*(options.reuse or ()), *stored), score, settings)
             whole = len(outside[settings["outside"]])
             facts = settings | classified | ({"available": whole} if len(images) < whole else {})
 
@@ -123,8 +122,9 @@ def evaluate(
     while store is not None and (left := {name: plan[name] for name in missing if name not in found}):
         found |= _usable(read_results(store) or Results(), left)  # what other processes are still at
         time.sleep(0.2)
-    for name in missing if store is not None and processes.is_main() else ():
-        shutil.rmtree(store / "scores" / f".{name}", ignore_errors=True)  # of two calls at a time, one may leave parts
+    if store is not None and processes.is_main():
+        for name in missing:  # of two calls at a time, one may leave parts
+            shutil.rmtree(store / "scores" / f".{name}", ignore_errors=True)
     threshold = options.threshold
     if threshold is None:
         threshold = getattr(score.model, "threshold", None)
