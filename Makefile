@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart check test style docs clean
+.PHONY: quickstart check test style docs release clean
 
 quickstart: .venv/.quickstart  ## install, then train, certify and compare on digits
 	$(BIN)/prood quickstart $(if $(OUT),--out $(OUT))
@@ -40,6 +40,9 @@ docs: .venv/.docs  ## install, then bring the generated pages up to date and bui
 .venv/.docs: .venv/.torch pyproject.toml
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
+
+release: .venv/.torch  ## build wheel and sdist into dist/, look into them, and try the wheel in an empty environment
+	bash .ci/release $(BIN)/python
 
 clean:
 	rm -rf .venv dist site

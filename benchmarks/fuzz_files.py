@@ -17,6 +17,7 @@ import resource
 import shutil
 import signal
 import sys
+import tarfile
 import tempfile
 import traceback
 import warnings
@@ -28,6 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from torch import nn
@@ -42,10 +45,15 @@ from prood.errors import ProodError
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results
 from prood.evaluation.results import append as append_evaluation
 from prood.evaluation.scores import Scores
-from prood.models import ProoD, discriminator, fingerprint, load, save, small
+from prood.models import Gated, ProoD, discriminator, fingerprint, load, save, small
+from prood.models.committee import Committee
+from prood.models.gated import Gate
+from prood.models.rising import Rising
 from prood.models.wrapped.archives import checked_export
 from prood.report import write_report
 from prood.report.results import results_page
+from prood.scoring.job import Job, Request, inline
+from prood.studies.guarding.parts import read_parts
 from prood.training import Run, TrainOptions, load_recipe
 from prood.wrapping import read_classes
 
@@ -167,6 +175,54 @@ def verified(folder: Path) -> Any:
     return [replace(one, digest="") for one, outcome in outcomes if outcome == "confirmed"]
 
 
+def make_gated(folder: Path) -> None:
+    torch.manual_seed(0)
+    members, scale = [discriminator("digits-XS", image=(1, 6, 6)) for _ in range(2)], Rising((-1.0, 1.0), (0.0, 2.0))
+    g = Committee(members, [scale, scale])
+    gated = Gated(small(3, width=2), g, Gate((-1.0, 2.0), (-3.0, 1.0)), 1.0)
+    save(gated, folder / "model.safetensors", classes=["a", "b", "c"], threshold=0.5, eps=0.1, inside="digits:test")
+
+
+def make_parts(folder: Path) -> None:
+    facts = {"counts": {"inside/train": 5, "outside/test": 3}, "inside": "in", "outside": "out", "shared": 0}
+    (folder / "parts.json").write_text(json.dumps(facts))
+
+
+def make_sources(folder: Path) -> None:
+    """Pictures in every form that is scored."""
+    make_model(folder)
+    make_images(folder)
+    for place in range(3):
+        pixels = np.random.default_rng(place).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{place}.png")
+    names = [f"{place}.png" for place in range(3)]
+    (folder / "some.txt").write_text("\n".join(names))
+    (folder / "some.csv").write_text("path,label\n" + "".join(f"{name},1\n" for name in names))
+    with tarfile.open(folder / "some.tar", "w") as archive:
+        for name in names:
+            archive.add(folder / name, name)
+    pq.write_table(pa.table({"image": [(folder / name).read_bytes() for name in names]}), folder / "some.parquet")
+
+
+def make_job(folder: Path) -> None:
+    make_sources(folder)
+    scored(folder)
+
+
+def scored(folder: Path) -> None:
+    """As `prood score` does it, in this process; a job that is there is about the honest sources."""
+    honest = folder.parent / "honest" / folder.name
+    sources = honest if (folder / "out").exists() and honest.exists() else folder
+    names = ("some.txt", "some.csv", "some.tar", "some.parquet", "images.npz")
+    request = Request(tuple(str(sources / name) for name in names), str(sources), rows=5)
+    scorer = request.scorer("cpu")
+    job = Job.begun(folder / "out", request, scorer, 1)
+    for number in range(len(job.pieces)):
+        if job.done(number) is None:
+            job.score(number, scorer, inline, lambda *_: None)
+    job.finished()
+
+
 def make_images(folder: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (4, 6, 6), dtype=np.uint8)
     np.savez_compressed(folder / "images.npz", images=images, labels=np.arange(4))
@@ -220,6 +276,14 @@ def model(folder: Path) -> Any:
 
 FORMATS = [
     Format("model", "model.safetensors", make_model, model, True),
+    Format("gated", "model.safetensors", make_gated, model, True),
+    Format("parts", "parts.json", make_parts, read_parts),
+    Format("table", "some.csv", make_sources, lambda at: data.load(f"csv:{at}/some.csv", shape=(1, 6, 6))),
+    *(Format(f"scored {kind}", f"some.{kind}", make_sources, scored) for kind in ("txt", "csv", "tar", "parquet")),
+    Format("manifest", "out/_manifest.json", make_job, scored),
+    Format("plan", "out/_prood/plan.json", make_job, scored),
+    Format("listing", "out/_prood/listing.parquet", make_job, scored),
+    Format("shard", "out/scores-000000.parquet", make_job, scored),
     Format("calibration", "kept/calibration.json", make_detector, predicted),
     Format("checkpoint", "checkpoint.safetensors", make_run, resumed, True),
     Format("metrics", "metrics.jsonl", make_run, metrics),
@@ -380,7 +444,7 @@ def main() -> int:
         if fault:
             print(f"{name}, case {number}: {outcome}", flush=True)
     for name in sorted({name for name, _ in counts}):
-        print(f"{name:13}", ", ".join(f"{counts[name, how]} {how}" for how in ("refused", "fine", "wrong")))
+        print(f"{name:28}", ", ".join(f"{counts[name, how]} {how}" for how in ("refused", "fine", "wrong")))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{options.count} files, {wrong} wrong; at most {peak:.1f} GiB of memory")
     return 1 if wrong else 0

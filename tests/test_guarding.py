@@ -13,9 +13,10 @@ import pytest
 from PIL import Image
 
 import prood
-from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NotFound, ProodError, UnknownName
+from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NotFound, ProodError, UnknownName, Unsupported
 from prood.models import load, small
 from prood.models.files import save
+from prood.studies.guarding.parts import read_parts
 from prood.studies.guarding.verdict import Facts
 
 STAGES = (
@@ -148,6 +149,22 @@ def test_what_cannot_be_guarded_is_refused_in_one_line(sets, tmp_path):
     refused(BadValue, run=tmp_path / "file")
     refused(NotFound, "no-such-model.onnx")
     refused(BadValue, eps=1.5)
+
+
+def test_a_guard_that_is_continued_runs_no_code_of_its_folder(tmp_path):
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w').close()")
+    (tmp_path / "guard.toml").write_text('modules = ["evil.py"]\n[data]\ninside = "digits:train"\noutside = "made:9"\n')
+    for where in ({"run": tmp_path}, {"run": tmp_path / "new", "recipe": tmp_path / "guard.toml"}):
+        with pytest.raises(Unsupported, match="evil"):
+            prood.guard(**where)
+    assert not (tmp_path / "trace").exists()
+
+
+def test_damaged_parts_are_one_line(tmp_path):
+    for text in ("[" * 100_000, "null", "{}"):
+        (tmp_path / "parts.json").write_text(text)
+        with pytest.raises(Damaged, match="remove the folder"):
+            read_parts(tmp_path)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import commands
 import diagrams
 import figures
 import recipes
+import summary
 import verdict
 
 DOCS = Path(__file__).parent.parent
@@ -18,8 +19,12 @@ def generated() -> dict[Path, str]:
         "reference/commands.md": commands.page(),
         "reference/recipes.md": recipes.page(),
         "verdict.md": verdict.page(),
+        **dict(summary.pages()),
     }
-    drawn = {f"assets/{key}.svg": text for key, text in (figures.drawn() | diagrams.drawn() | verdict.drawn()).items()}
+    drawn = {
+        f"assets/{key}.svg": text
+        for key, text in (figures.drawn() | diagrams.drawn() | verdict.drawn() | summary.drawn()).items()
+    }
     return {DOCS / name: text for name, text in (pages | drawn).items()}
 
 

@@ -16,7 +16,7 @@ text.ink{fill:var(--ink)}text.head{fill:var(--ink);font-weight:600}text.small{fo
 .ground{fill:var(--ground)}.grid,.axis{stroke:var(--rule);fill:none}.axis{stroke:var(--muted)}
 .line,.steps{fill:none;stroke-width:1.8;stroke-linejoin:round}.thin{stroke-width:1;opacity:.8}
 .dashed{stroke-dasharray:5 3}.dotted{stroke-dasharray:2 3}
-.band{stroke:none;opacity:.14}
+.band{stroke:none;opacity:.14}.solid{opacity:.45}
 .blue{stroke:var(--blue)}.orange{stroke:var(--orange)}.green{stroke:var(--green)}.violet{stroke:var(--violet)}
 .grey{stroke:var(--grey)}.fill-violet{fill:var(--violet)}
 .box{fill:var(--raised);stroke:var(--rule)}.box.proof{fill:var(--tint);stroke:var(--blue)}

@@ -22,7 +22,7 @@ with `--recipe mine.toml`: see [Train on your own images](../guides/own-images.m
 command line, `--set train.epochs=10`, and a typing error is answered with the nearest key.
 
 A recipe may begin with `modules = ["my_methods.py"]`, files beside it, or modules that Python finds by name: they
-declare [methods of your own](../guides/objective.md). Reading such a recipe runs their code.
+declare [methods of your own](../guides/extend.md#a-method). Reading such a recipe runs their code.
 
 """
 FOR_ONE = "A table `[{table}.METHOD]` replaces keys for one method.\n\n"

@@ -90,7 +90,7 @@ def guard(
                 left = 60 * table_of(chosen).minutes - (time.monotonic() - began) - estimate.after
                 chosen = in_what_is_left(chosen, parts, left, processes.device(device))
                 write_text(folder / RECIPE, explain_recipe(chosen) + "\n")
-                lab = lab_of(load_recipe(str(folder / RECIPE)), parts, folder, device=device, console=shown)
+                lab = lab_of(_read(folder / RECIPE), parts, folder, device=device, console=shown)
             lab.carry_out([CLASSIFIER, DISCRIMINATOR, GUARDED])
         except Diverged as error:
             advice = "for prood guard: a smaller --eps, a smaller --size, or more --minutes, in another --run"
@@ -131,9 +131,9 @@ def _recipe(
     """The folder's, if it fits what is asked for now; or the one that is given; or a new one, with its time."""
     file, estimate = folder / RECIPE, None
     if file.is_file():
-        before = load_recipe(str(file))
+        before = _read(file)
         changed = _changed(asked, before)
-        if given is not None and explain_recipe(load_recipe(str(given))) != explain_recipe(before):
+        if given is not None and explain_recipe(_read(given)) != explain_recipe(before):
             changed.append("recipe")
         if changed:
             fault = f"{folder} was begun with other settings ({', '.join(changed)})"
@@ -141,7 +141,7 @@ def _recipe(
         console.print(f"continuing in {folder}, by {file}", highlight=False, soft_wrap=True)
         return before, None
     if given is not None:
-        recipe = load_recipe(str(given))
+        recipe = _read(given)
         if asked != Asked(""):
             raise BadValue("a recipe says everything: leave out the other options, or edit it")
         table_of(recipe)
@@ -159,7 +159,12 @@ def _recipe(
         recipe, estimate = plan(asked, found, processes.device(device))
         console.print(f"plan: {estimate}", highlight=False, markup=False, soft_wrap=True)
     write_text(file, explain_recipe(recipe) + "\n")
-    return load_recipe(str(file)), estimate  # as it will be read when this is continued
+    return _read(file), estimate  # as it will be read when this is continued
+
+
+def _read(file: str | Path) -> Recipe:
+    """A run's folder, which may come from anywhere, runs no code."""
+    return load_recipe(str(file), code=False)
 
 
 def _changed(asked: Asked, before: Recipe) -> list[str]:

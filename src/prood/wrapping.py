@@ -1,5 +1,6 @@
 """Guard somebody else's classifier with a discriminator of ours: ProoD-S (Algorithm 2), as a run's folder."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from prood.errors import BadValue, Collapsed, Damaged, Mismatch
 from prood.models import Discriminator, ProoD, WrapOptions, load, save
 from prood.models.constancy import constant
 from prood.models.wrapped import Wrapped, open_beside, open_classifier, trial_images
-from prood.reading import json_of
+from prood.reading import content, json_of
 from prood.training import Run
 from prood.training.joint import join
 
@@ -84,16 +85,16 @@ def open_into(run: str | Path, classifier: str | Path, image: Shape, *, options:
 def read_classes(path: Path) -> tuple[str, ...]:
     """Names of classes from a file: a JSON list, or one name a line."""
     try:
-        text = path.read_text(encoding="utf-8-sig")  # Windows puts a mark in front
+        text = content(path, 2**24).decode("utf-8-sig")  # Windows puts a mark in front
         names = json_of(text) if text.lstrip().startswith("[") else [line.strip() for line in text.splitlines()]
     except (OSError, ValueError) as error:
         raise Damaged(f"cannot read the names of the classes from {path}: {error}") from None
     names = [name for name in names if name != ""]
     if not all(isinstance(name, str) for name in names) or len(names) < 2:
         raise BadValue(f"{path} names no classes: give a JSON list of texts, or one name a line, two or more")
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    if twice:
-        raise BadValue(f"{path} has the class {twice[0]!r} twice: give each a name of its own")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise BadValue(f"{path} has the class {twice!r} twice: give each a name of its own")
     return tuple(names)
 
 

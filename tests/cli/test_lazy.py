@@ -17,6 +17,17 @@ COMMANDS = [
     "wrap a.onnx --discriminator nosuch --shift 1 --run r",
     "nosuch",
     "certify",
+    "certify nosuch.png --model cifar10",
+    "predict folder/nosuch --model cifar10",
+    "score nosuch --model cifar10 --out o",
+    "score . --model nosuch --out o",
+    "train plain",
+    "train plain --recipe nosuch --run r",
+    "evaluate nosuch",
+    "report nosuch",
+    "results nosuch",
+    "guard nosuch.onnx --inside a/ --outside b/ --run r",
+    "init --inside a/",
 ]
 
 

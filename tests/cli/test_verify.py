@@ -94,7 +94,7 @@ def test_a_name_cannot_forge_a_line(prood, certificate, tmp_path):
     assert not any(line.startswith("confirmed") for line in out.splitlines())
 
 
-@pytest.mark.parametrize("what", ["model", "image", "set", "file"])
+@pytest.mark.parametrize("what", ["model", "image", "set", "list", "file"])
 def test_pipes_and_devices_are_not_waited_for(prood, certificate, tmp_path, what):
     path, pipe = tmp_path / "c.jsonl", tmp_path / "pipe.npz"
     os.mkfifo(pipe)
@@ -102,6 +102,7 @@ def test_pipes_and_devices_are_not_waited_for(prood, certificate, tmp_path, what
         "model": {"model": replace(certificate.model, path=str(pipe))},
         "image": {"input": ImageReference(str(pipe), None, "")},
         "set": {"input": ImageReference(f"npz:{pipe}", 0, "")},
+        "list": {"input": ImageReference(f"csv:{pipe}", 0, "")},
         "file": {},
     }
     append(path, replace(certificate, **changes[what]))
@@ -211,3 +212,24 @@ def test_a_line_that_is_none_stops_a_sample_that_meets_it(prood, many):
     assert f"of {many / '1.jsonl'} is no certificate" in err
     assert prood("verify", many, "--sample", 3, "--limit", 2)[0] == 2
     assert prood("verify", many, "--at-most", 2)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"input": ImageReference("smooth:2000000", 0, "")},  # half an hour of noise
+        {"input": ImageReference(f"folder/{'x' * 3000}.png", None, "")},  # longer than a name may be
+        {"model": ModelReference("x" * 3000, "")},
+    ],
+)
+def test_names_that_cost_hours_or_are_too_long_leave_a_line_open(prood, certificate, tmp_path, names):
+    append(tmp_path / "c.jsonl", replace(certificate, **names))
+    append(tmp_path / "c.jsonl", certificate)
+    code, out, _ = prood("verify", tmp_path / "c.jsonl")
+    assert code == 3
+    assert "1 confirmed, 0 refuted, 1 not decided" in out
+
+
+def test_a_name_is_shown_as_it_is(prood, certificate, tmp_path):
+    append(tmp_path / "c.jsonl", replace(certificate, input=ImageReference("a:cat:b.png", None, "")))
+    assert "a:cat:b.png" in prood("verify", tmp_path / "c.jsonl")[1]

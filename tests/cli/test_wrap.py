@@ -1,6 +1,7 @@
 """prood wrap as a user meets it: the folder that it leaves is used by every other command."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 
 import prood as package
 from prood.detector import Detector
-from prood.errors import Mismatch
+from prood.errors import Mismatch, Unsupported
 from prood.models import ProoD, WrapOptions, discriminator, save, small
 from prood.wrapping import read_classes, wrap
 
@@ -245,3 +246,13 @@ def test_a_share_below_one_is_not_rounded_to_all(prood, place, tmp_path):
     assert code == 0, err
     assert "accepts 99.6% of" in out
     assert "99.6% of in-distribution images are not" in prood("info", tmp_path / "run")[1]
+
+
+def test_names_of_classes_come_from_a_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        with pytest.raises(Unsupported, match="regular file"):
+            read_classes(tmp_path / name)
+    (tmp_path / "many").write_text("\n".join(map(str, range(200_000))))  # looking each up among the others took hours
+    assert len(read_classes(tmp_path / "many")) == 200_000

@@ -20,12 +20,13 @@ from PIL import Image
 from prood import cli, data
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
 from prood.bounds import registry
+from prood.data import sources
 from prood.detector import Detector
 from prood.methods import METHODS
 from prood.models import ProoD, architectures, discriminator, model_path, save, small
 
 # Tests are no package, so their helpers are loaded by their paths.
-for _name in ("pages", "commands"):
+for _name in ("pages", "commands", "words"):
     _spec = importlib.util.spec_from_file_location(f"docs_{_name}", Path(__file__).with_name(f"{_name}.py"))
     _module = sys.modules[f"docs_{_name}"] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(_module)
@@ -94,6 +95,7 @@ def place(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROOD_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(sources, "_REGISTRY", dict(sources._REGISTRY))
     short = Ensemble((PGD(steps=3, uniform=1, gaussian=0), APGD(iterations=3, restarts=1), Square(queries=3)))
     for name in ("fast", "paper"):
         monkeypatch.setitem(PRESETS, name, short)

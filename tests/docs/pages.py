@@ -1,10 +1,12 @@
-"""The pages of the documentation, and the blocks of code in them."""
+"""The pages and notebooks of the documentation, and the blocks of code in them."""
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs" / "notebooks").glob("*.ipynb"))
 PAGES = ["README.md", *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"python", "bash", "toml", "text"}
 """What is run, what is run word by word, a file that the page shows, and what something printed."""
@@ -32,7 +34,16 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    return parsed(page, (ROOT / page).read_text(encoding="utf-8"))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return cells(page, text) if page.endswith(".ipynb") else parsed(page, text)
+
+
+def cells(page: str, text: str) -> list[Block]:
+    """The cells of code of a notebook, numbered as they stand."""
+    found = enumerate(json.loads(text)["cells"], 1)
+    return [
+        Block(page, number, "python", "".join(cell["source"])) for number, cell in found if cell["cell_type"] == "code"
+    ]
 
 
 def complaint(block: Block) -> str | None:

@@ -48,6 +48,23 @@ def test_a_package_that_cannot_be_imported_is_one_line(name, error, monkeypatch)
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "resnet10t", "num_classes": 3, "checkpoint_path": "evil.pth"},
+        {"name": "resnet10t", "pretrained_cfg": {"file": "evil.pth"}},
+        {"name": "hf-hub:somebody/else", "num_classes": 3},
+        {"name": "local-dir:/tmp", "num_classes": 3},
+    ],
+)
+def test_a_run_does_not_say_what_else_a_package_opens(model):
+    from prood.models import build
+
+    spec = {"name": "wrapped", "kind": "timm", "classes": 3, "preprocessing": {"image": [3, 8, 8]}}
+    with pytest.raises(Damaged, match="timm networks by name, num_classes"):
+        build(spec | {"model": model})
+
+
 def test_loading_needs_the_package_too(tmp_path):
     from prood.models import build
 

@@ -13,6 +13,7 @@ from prood import data
 from prood.detector import Detector
 from prood.models import ProoD, discriminator, open_classifier
 from prood.serve import About, create_app
+from prood.serve.answer import last
 
 CLOSE = 1e-6  # another batch rounds otherwise
 
@@ -150,8 +151,8 @@ def test_an_attack_above_its_certificate_is_no_answer(client, files, tmp_path, m
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert client.picture("/v1/attack?eps=0.1&steps=5", files[0]).status_code == 200
     assert not list(tmp_path.iterdir())
-    true = Detector.upper_bound
-    monkeypatch.setattr(Detector, "upper_bound", lambda *given, **options: true(*given, **options) * 0 + 0.125)
+    true = Detector.bound_of_g
+    monkeypatch.setattr(Detector, "bound_of_g", lambda *given, **options: true(*given, **options) * 0 - 50)
     answered = client.picture("/v1/attack?eps=0.1&steps=5", files[0])
     assert answered.status_code == 500
     assert answered.json() == {"error": "the service failed: its log says why"}
@@ -272,15 +273,15 @@ def test_an_attack_does_not_outlive_its_request(detector, images):
     service = create_app(detector).state.service
 
     async def main():
-        work = asyncio.ensure_future(service.attack(images[0], 0.02, 5_000))
-        while not service._attacks:
+        work = asyncio.ensure_future(last(service.attack(images[0], 0.02, 5_000, "guarded")))
+        while not service.attacks.running:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # it is running
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        assert not service._attacks
-        assert service._attacker.submit(lambda: "free").result(timeout=10) == "free"
+        assert not service.attacks.running
+        assert service.attacks.pool.submit(lambda: "free").result(timeout=10) == "free"
         service.close()
 
     asyncio.run(main())

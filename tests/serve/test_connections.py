@@ -164,7 +164,10 @@ def until_status(port, wanted):
     raise AssertionError(answer)
 
 
-@pytest.mark.parametrize("path", [b"/v1/predict", b"/v1/certify", b"/v1/attack?steps=100000&eps=0.02"])
+ATTACK = b"/v1/attack?steps=100000&eps=0.02"
+
+
+@pytest.mark.parametrize("path", [b"/v1/predict", b"/v1/certify", ATTACK, ATTACK + b"&stream=true"])
 def test_work_ends_when_its_client_hangs_up(start, files, path):
     """Also that of requests that only wait."""
     port = start(wait_ms=60_000, attack_steps=100_000)

@@ -65,7 +65,7 @@ def test_json_in_another_encoding(refused, client):
         ("/v1/certify?eps=-0.1", "eps must lie between 0 and 1, and -0.1 does not"),
         ("/v1/certify?eps=1.01", "eps must lie between 0 and 1, and 1.01 does not"),
         ("/v1/certify?eps=" + ",".join(["0.1"] * 34), "eps is 33 numbers at most, not 34"),
-        ("/v1/attack?eps=0.1,0.2", "an attack has one radius"),
+        ("/v1/attack?eps=0.1,0.2", "there is one radius here"),
         ("/v1/attack?steps=0", "steps is a whole number from 1 to 200"),
         ("/v1/attack?steps=201", "steps is a whole number from 1 to 200"),
         ("/v1/attack?steps=1.5", "steps is a whole number"),

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from prood.data.formats.overlong import SEGMENTS, overlong_jpeg
+from prood.data.formats.pictures import decode
+from prood.errors import Damaged
 from prood.serve import pictures as room
 from prood.serve.intake import Room
-from prood.serve.pictures import SEGMENTS, header_size, overlong_jpeg, webp_size
+from prood.serve.pictures import header_size, webp_size
 
 
 def png_header(width, height):
@@ -70,6 +73,38 @@ def animation(kind):
 )
 def test_pictures_that_are_none_or_too_much(refused, client, file, status, said):
     refused(client.picture("/v1/predict", file), status, said)
+
+
+def lying(kind):
+    """A picture of 3000×3000 pixels whose first bytes say 1×1, so that it would be decoded at once, and in no room."""
+    file = io.BytesIO()
+    Image.new("L", (3000, 3000)).save(file, kind)
+    whole, one = file.getvalue(), struct.pack(">II", 1, 1)
+    if kind == "GIF":  # a frame larger than its screen
+        return whole[:6] + struct.pack("<HH", 1, 1) + whole[10:]
+    note = b"tEXt" + one + b"\0"
+    return whole[:8] + struct.pack(">I", len(note) - 4) + note + struct.pack(">I", zlib.crc32(note)) + whole[8:]
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG"])
+def test_a_picture_that_says_two_sizes(refused, client, kind):
+    assert len(lying(kind)) < 64 * 1024
+    assert header_size(lying(kind)) == (1, 1)
+    refused(client.picture("/v1/predict", lying(kind), f"image/{kind.lower()}"), 400, "two sizes")
+
+
+@pytest.mark.parametrize("note", [b"Exif\0\0", b"Photoshop 3.0\0"])
+def test_a_jpeg_of_many_notes(refused, client, note):
+    """Pillow copies all that it has for each more of them: 9,900 took 20 seconds."""
+    file = io.BytesIO()
+    Image.new("RGB", (32, 32)).save(file, "JPEG")
+    segment = b"\xff" + (b"\xe1" if note[:1] == b"E" else b"\xed") + struct.pack(">H", len(note) + 2) + note
+    whole = file.getvalue()
+    few, many = (whole[:2] + count * segment + whole[2:] for count in (4, 400))
+    assert client.picture("/v1/predict", few, "image/jpeg").status_code == 200
+    refused(client.picture("/v1/predict", many, "image/jpeg"), 400, "segments of EXIF data")
+    with pytest.raises(Damaged, match="segments"):
+        decode(many, "many.jpg")
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "GIF"])

@@ -85,10 +85,10 @@ def test_the_page_of_the_interface_is_made_from_it_and_needs_nothing_else(client
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", range(15))
+@pytest.mark.parametrize("place", range(16))
 def test_made_up_requests_get_answers_as_described(described, place):
     operations = [found.ok() for found in described.get_all_operations()]
-    assert len(operations) == 15  # one test each
+    assert len(operations) == 16  # one test each
 
     @settings(
         max_examples=EXAMPLES,

@@ -215,7 +215,9 @@ def rule_for(layer: nn.Module) -> Rule[Any]:
         if cls in _RULES and cls.forward is type(layer).forward:
             return _RULES[cls]
     name = f"{type(layer).__module__}.{type(layer).__qualname__}"
-    raise UnsupportedLayer(f"no bound rule for {name}: write one with @prood.bounds.register(...), see CONTRIBUTING.md")
+    raise UnsupportedLayer(
+        f"no bound rule for {name}: write one with @prood.bounds.register(...), see docs/guides/extend.md"
+    )
 
 
 def interval(layer: nn.Module, box: Box) -> Box:

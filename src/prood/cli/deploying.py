@@ -165,6 +165,7 @@ def serve(
     import torch
 
     from prood import processes
+    from prood.certification.certify import certifier
     from prood.serve import server
     from prood.serve.options import Options
 
@@ -192,7 +193,8 @@ def serve(
     detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
     if threshold is not None:
         detector.threshold = threshold
-    about = replace(about, price=_price(run, detector.threshold))
+    certificate = certifier(detector, run, about.name)
+    about = replace(about, price=_price(run, detector.threshold), certificate=certificate)
     bound = server.bind(host, port)
     print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
     server.serve(detector, options, about, host=host, bound=bound, last=True)

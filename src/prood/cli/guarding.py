@@ -5,17 +5,21 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from prood.cli.options import Device, console
+from prood.cli.options import Device, console, paths
 from prood.errors import BadValue
 
 Classifier = Annotated[
     str | None,
     Argument(
-        help="model.onnx, model.pt2, timm:NAME, torchvision:NAME, hf:NAME or a run. Default: a compact one is trained."
+        callback=paths,
+        help="model.onnx, model.pt2, timm:NAME, torchvision:NAME, hf:NAME or a run. Default: a compact one is trained.",
     ),
 ]
 Outside = Annotated[
-    str | None, Option(help="Images of other things: a folder, or a set by name. Default: made outliers, much weaker.")
+    str | None,
+    Option(
+        callback=paths, help="Images of other things: a folder, or a set by name. Default: made outliers, much weaker."
+    ),
 ]
 Eps = Annotated[str | None, Option(help="Radius of the proofs: 0.01, 8/255 … Default: by the images.")]
 Size = Annotated[str | None, Option(help="Size of the discriminator, e.g. photo-XS. Default: by the time.")]
@@ -38,7 +42,8 @@ def guard(
     run: Annotated[Path, Option(help="Folder for everything; a run that was killed continues there.")],
     classifier: Classifier = None,
     inside: Annotated[
-        str | None, Option(help="Images of what the classifier is for, a folder for each class; or a set by name.")
+        str | None,
+        Option(callback=paths, help="Images of what the classifier is for, a folder for each class; or a set by name."),
     ] = None,
     outside: Outside = None,
     minutes: Minutes = None,
@@ -91,7 +96,9 @@ def guard(
 
 
 def init(
-    inside: Annotated[str, Option(help="Images of what the classifier is for, a folder for each class.")],
+    inside: Annotated[
+        str, Option(callback=paths, help="Images of what the classifier is for, a folder for each class.")
+    ],
     classifier: Classifier = None,
     outside: Outside = None,
     out: Annotated[Path, Option(help="The file that is written.")] = Path("guard.toml"),

@@ -6,12 +6,19 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from prood.cli.options import MODEL, Device, Method, Modules, RecipeName, TrustCode, console, separated
+from prood.cli.options import MODEL, Device, Method, Modules, RecipeName, TrustCode, console, folders, separated
+
+NEITHER = "{} is neither the folder of a run nor a shipped model: results are written into a folder"
 
 
 def evaluate(
     runs: Annotated[
-        list[Path], Argument(metavar="RUN…", help="Folders of trained or combined models, or shipped ones by name.")
+        list[Path],
+        Argument(
+            metavar="RUN…",
+            callback=folders(NEITHER),
+            help="Folders of trained or combined models, or shipped ones by name.",
+        ),
     ],
     outside: Annotated[
         list[str] | None,

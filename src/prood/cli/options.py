@@ -2,50 +2,90 @@
 
 import os
 import sys
+from collections.abc import Callable
+from os.path import exists, expanduser, isdir
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from rich.console import Console
 from typer import Argument, Option
 
-from prood.pretrained import find, listed
+from prood import recipes
+from prood.errors import NotFound
+from prood.pretrained import find, listed, names
 
 T = TypeVar("T")
 
 
-def _there(model: T) -> T:
-    """Refused before torch is imported, which takes seconds. A folder may be a run that has no model yet."""
-    if not Path(str(model)).is_dir():
+PATHS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".npz", ".csv", ".onnx", ".pt", ".pt2")
+
+
+# What is wrong is refused before torch is imported, which takes seconds.
+
+
+def there(model: T) -> T:
+    """A folder may be a run that has no model yet."""
+    if not isdir(str(model)):
         find(str(model))
     return model
+
+
+def paths(given: T) -> T:
+    """Images or a classifier, by names that can only be paths."""
+    for name in map(str, given if isinstance(given, list) else [given or ""]):
+        bare = name if ":" not in name else ""
+        if (os.sep in bare or bare.lower().endswith(PATHS)) and not exists(expanduser(bare)):
+            raise NotFound(f"there is no image set '{name}', nor a file: check its path")
+    return given
+
+
+def folders(fault: str) -> Callable[[T], T]:
+    """Of runs; the shipped ones are names."""
+
+    def check(runs: T) -> T:
+        for run in runs if isinstance(runs, list) else [runs]:
+            if not isdir(str(run)) and str(run) not in names() and not str(run).startswith("hf:"):
+                raise NotFound(fault.format(run))
+        return runs
+
+    return check
+
+
+def _recipe(name: T) -> T:
+    recipes.find(str(name))
+    return name
 
 
 AnyDetector = Annotated[
     str,
     Option(
         "--model",
-        callback=_there,
+        callback=there,
         help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).",
     ),
 ]
 Device = Annotated[str | None, Option(help="Device, e.g. `cuda:1`. Default: a GPU if there is one.")]
-Discriminator = Annotated[Path, Option(callback=_there, help="Run or file of a trained discriminator.")]
+Discriminator = Annotated[Path, Option(callback=there, help="Run or file of a trained discriminator.")]
 FirstImages = Annotated[
     int | None, Option("--limit", help="Images of each set or folder, the first ones. Default: all.", min=1)
 ]
 ImageNames = Annotated[
     list[str],
-    Argument(metavar="IMAGE…", help="Pictures, folders of them, or image sets by name: digits:test, folder:PATH …"),
+    Argument(
+        metavar="IMAGE…",
+        callback=paths,
+        help="Pictures, folders of them, or image sets by name: digits:test, folder:PATH …",
+    ),
 ]
 JointModel = Annotated[
-    str, Argument(callback=_there, help=f"Run or file of a joint model, or a shipped one ({listed()}).")
+    str, Argument(callback=there, help=f"Run or file of a joint model, or a shipped one ({listed()}).")
 ]
 Method = Annotated[
     str | None,
     Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."),
 ]
 MODEL = Argument(
-    callback=_there, help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()})."
+    callback=there, help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()})."
 )
 Modules = Annotated[
     list[str] | None,
@@ -59,7 +99,9 @@ Prior = Annotated[
     float | None,
     Option(help="Instead of --shift: the fraction of inputs, 0.1 say, that you expect to be out-distribution."),
 ]
-RecipeName = Annotated[str, Option("--recipe", help="A recipe that comes with Prood, or a .toml file.")]
+RecipeName = Annotated[
+    str, Option("--recipe", callback=_recipe, help="A recipe that comes with Prood, or a .toml file.")
+]
 Resume = Annotated[bool, Option("--resume", help="Continue the run in this folder, if there is one.")]
 
 
@@ -83,10 +125,12 @@ def _trust(value: bool) -> None:
 
 def console() -> Console:
     """Standard output: a terminal has a width, a file or a pipe has none. COLUMNS, where it is set, holds for both."""
-    found = Console()
+    found = Console(emoji=False)
     if found.is_terminal or "COLUMNS" in os.environ:
         return found
-    return Console(width=100_000)  # as many columns as a table needs: it is no wider than what stands in it
+    return Console(
+        emoji=False, width=100_000
+    )  # as many columns as a table needs: it is no wider than what stands in it
 
 
 def separated(texts: list[str] | None) -> list[str]:

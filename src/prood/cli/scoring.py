@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from os.path import exists
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from typer import Argument, Option
 
-from prood.cli.options import Device
-from prood.errors import BadValue
-from prood.pretrained import listed
+from prood.cli.options import AnyDetector, Device
+from prood.errors import BadValue, NotFound
 
 if TYPE_CHECKING:
     from prood.scoring import Engine, Request
@@ -21,13 +21,12 @@ def score(
         list[str],
         Argument(
             metavar="SOURCE…",
+            callback=lambda given: _sources(given),
             help="Folders (searched for pictures, Parquet files and tar archives), lists (.txt), CSV, Parquet, "
             "WebDataset tars, .npz.",
         ),
     ],
-    model: Annotated[
-        str, Option(help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).")
-    ],
+    model: AnyDetector,
     out: Annotated[Path, Option(metavar="FOLDER", help="Folder for the scores: a Parquet file for each shard.")],
     eps: Annotated[
         str | None, Option(metavar="RADIUS,…", help="Radii to prove bounds for: 0.01,8/255. Default: no proofs.")
@@ -85,7 +84,7 @@ def carry_out(request: Request, out: Path, where: Engine) -> None:
     """Score into the folder, and print what is in it then."""
     from prood.scoring import score
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     found = score(request, out, where, console=console)
     totals, whose = (
         (found.here, f"shards {where.index}/{where.count}") if found.totals is None else (found.totals, "all shards")
@@ -96,6 +95,14 @@ def carry_out(request: Request, out: Path, where: Engine) -> None:
     facts += [f"{number:,} {name}" for name, number in sorted(totals.items()) if name not in ("images", "errors")]
     print(f"{whose}: {', '.join(facts)}; {totals['errors']:,} could not be read")
     print(f"wrote {out}")
+
+
+def _sources(given: list[str]) -> list[str]:
+    for source in given:
+        known = ":" in source or not ("/" in source or Path(source).suffix)  # it may be an image set
+        if not known and not exists(source):
+            raise NotFound(f"there is no file or folder {source}: check its path")
+    return given
 
 
 def shares(text: str) -> tuple[int, int]:

@@ -9,17 +9,25 @@ from rich.console import RenderableType
 from rich.markup import escape
 from typer import Argument, Option
 
-from prood.cli.options import MODEL, console
+from prood.cli.options import MODEL, console, folders
 from prood.errors import Mismatch
 
 if TYPE_CHECKING:
     from prood.models import Metadata
 
 DOCS = Path("docs")
+MISSING = "there is no folder {}: name the one that holds the published results"
 
 
 def report(
-    runs: Annotated[list[Path], Argument(metavar="RUN…", help="Evaluated runs, or folders of such.")],
+    runs: Annotated[
+        list[Path],
+        Argument(
+            metavar="RUN…",
+            callback=folders("there is no folder {}: name runs that were evaluated"),
+            help="Evaluated runs, or folders of such.",
+        ),
+    ],
     out: Annotated[
         Path | None, Option(help="Folder for the files; else the run's, or the one that holds all runs.")
     ] = None,
@@ -41,7 +49,7 @@ def report(
 
 
 def results(
-    folder: Annotated[Path, Argument(help="Folder of published results.")] = Path("results"),
+    folder: Annotated[Path, Argument(callback=folders(MISSING), help="Folder of published results.")] = Path("results"),
     docs: Annotated[Path, Option(help="Folder for the pages results.md and experiments.md, and for figures.")] = DOCS,
     check: Annotated[
         bool, Option("--check", help="Write nothing; fail if a page is not what would be written.")

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, TrustCode, console
+from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, TrustCode, console, there
 from prood.errors import BadValue
 
 
@@ -102,6 +102,9 @@ def train(
     A few steps are measured first, and one line says how long the training takes and how much memory at its peak.
     With --calibrate a joint model gets its threshold at the end, as by 'prood calibrate'.
     """
+    if run is None and not estimate:
+        raise BadValue("a training needs a folder: give --run FOLDER, or --estimate to see what it would take")
+
     from prood import processes, training
     from prood.studies.shift import choice_of_shift
 
@@ -118,9 +121,8 @@ def train(
     parts: dict[str, Any] = {"discriminator": discriminator, "shift": shift, "device": device, "workers": workers}
     if estimate:
         line = str(training.estimate(method, resolved, **parts))
-    elif run is None:
-        raise BadValue("a training needs a folder: give --run FOLDER, or --estimate to see what it would take")
     else:
+        assert run is not None
         training.train(method, resolved, run, resume=resume, announce=True, console=console(), **parts)
         line = f"wrote {run}"
     if processes.is_main():
@@ -131,7 +133,7 @@ def train(
 
 
 def combine(
-    classifier: Annotated[Path, Option(help="Run or file of a trained classifier (plain, oe …).")],
+    classifier: Annotated[Path, Option(callback=there, help="Run or file of a trained classifier (plain, oe …).")],
     discriminator: Discriminator,
     run: Annotated[Path, Option(help="Folder for the joint model.")],
     shift: Annotated[float | None, Option(help="Δ, added to g: larger trusts the classifier more.")] = None,

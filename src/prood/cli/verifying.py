@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -85,7 +85,8 @@ def verify(
 
     if input is not None and not Path(input).exists():
         data.find(input)  # refuses what is no image set either
-    aside, shown = Console(stderr=True, highlight=False, soft_wrap=True), Console(highlight=False, soft_wrap=True)
+    plain: dict[str, Any] = {"highlight": False, "soft_wrap": True, "emoji": False}  # :cat: may be part of a name
+    aside, shown = Console(stderr=True, **plain), Console(**plain)
     verifier = Verifier(model=model, input=input)
     counts = dict.fromkeys(_COLOURS, 0)
     for number, claim in enumerate(islice(_with(first, claims), limit), 1):

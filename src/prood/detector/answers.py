@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from html import escape
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -15,6 +19,8 @@ from prood.errors import BadValue
 from prood.models.confidence import Floats
 
 Reason = Literal["confidence", "discriminator"]
+SHOWN = 20
+"""Images in a notebook's table."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,10 @@ class Prediction:
     def __repr__(self) -> str:
         verdict = "no threshold" if self.threshold is None else f"{int(self.accepted.sum())} accepted"
         return f"Prediction({_images(len(self))}, {verdict})"
+
+    def _repr_html_(self) -> str:  # in a notebook
+        columns = ("name", "confidence", "p_in", "accepted", "reason")
+        return _table(columns, [[getattr(one, key) for key in columns] for one in islice(self, SHOWN)], len(self))
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
@@ -124,6 +134,10 @@ class Proof:
         verdict = "no threshold" if self.threshold is None else f"{int(self.rejected.sum())} provably rejected"
         return f"Proof({_images(len(self))}, eps={self.eps:.4g}, norm={self.norm!r}, {verdict})"
 
+    def _repr_html_(self) -> str:  # in a notebook
+        columns = ("upper_bound", "rejected", "radius")
+        return _table(columns, [[getattr(one, key) for key in columns] for one in islice(self, SHOWN)], len(self))
+
     @property
     def rejected(self) -> NDArray[np.bool_]:
         """Whether every image in the ball is provably rejected: upper_bound < threshold."""
@@ -154,6 +168,24 @@ class Proof:
 
     def __iter__(self) -> Iterator[Certified]:
         return (self[place] for place in range(len(self)))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], count: int) -> str:
+    """HTML with four digits; bounds are rounded up there, so that what is shown is still proved."""
+    lines = ["".join(f"<th>{name}</th>" for name in columns)]
+    lines += [
+        "".join(f"<td>{escape(_cell(value, name))}</td>" for value, name in zip(row, columns, strict=True))
+        for row in rows
+    ]
+    shown = f"the first {len(rows)} of {_images(count)}" if count > len(rows) else _images(count)
+    return f"<table><caption>{shown}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def _cell(value: object, name: str) -> str:
+    if not isinstance(value, float) or not math.isfinite(value):
+        return "–" if value is None else str(value)
+    way = {"upper_bound": ROUND_CEILING, "radius": ROUND_FLOOR}.get(name, ROUND_HALF_EVEN)
+    return str(Decimal(value).quantize(Decimal("0.0001"), way))
 
 
 def _images(count: int) -> str:

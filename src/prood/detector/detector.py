@@ -215,14 +215,14 @@ class Detector:
     def upper_bound(self, images: Tensor, eps: float | Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The bound for each image of a batch as `read` gives it, with one radius for all or one for each."""
         stop = self.stop if options.get("method") == "auto" else None  # others give the same anyway
-        return _array(self._bound(images, eps, stop, **options))
+        return _array(self.bounded(self.bound_of_g(images, eps, stop, **options)))
 
     def certified_radius(self, images: Tensor, **options: Unpack[bounds.Options]) -> Floats:
         """The radius up to which each image of a batch provably stays rejected, by bisection; NaN: it is not."""
         stop, norm = self.stop, options.get("norm", "linf")
 
         def bound(some: Tensor, eps: Tensor) -> Tensor:
-            return self._bound(some, eps, stop, **options)
+            return self.bounded(self.bound_of_g(some, eps, stop, **options))
 
         return _array(bounds.certified_radius(bound, images.to(self.device), self.rule.required, norm=norm))
 
@@ -233,6 +233,10 @@ class Detector:
         self.model.eval()  # somebody may have gone on training it
         radii = eps.to(self.device) if isinstance(eps, Tensor) else eps
         return self.discriminator.upper_bound(images.to(self.device), radii, threshold=stop, **options)
+
+    def bounded(self, of_g: Tensor) -> Tensor:
+        """The bounds of the confidence (of g, of a bare discriminator) that follow from bounds ḡ."""
+        return self.rule.bound(self.model.shifted(of_g) if isinstance(self.model, ProoD) else of_g)
 
     @property
     def stop(self) -> float | None:
@@ -276,12 +280,6 @@ class Detector:
     def push_to_hub(self, name: str, **how: Any) -> str:
         """Upload to USER/NAME, and return the name of exactly this: see `prood.detector.hub.push` for the options."""
         return hub.push(self, name, **how)
-
-    def _bound(
-        self, images: Tensor, eps: float | Tensor, stop: float | None, **options: Unpack[bounds.Options]
-    ) -> Tensor:
-        of_g = self.bound_of_g(images, eps, stop, **options)
-        return self.rule.bound(self.model.shifted(of_g) if isinstance(self.model, ProoD) else of_g)
 
     @torch.no_grad()
     def _outputs(self, images: Images, batch: int, model: ProoD | Discriminator | None = None) -> Outputs:

@@ -122,6 +122,11 @@ class Results:
     def __repr__(self) -> str:
         return f"Results({len(self)} evaluations{''.join(f'{chr(10)}  {one!r}' for one in self)})"
 
+    def _repr_html_(self) -> str:  # in a notebook
+        from prood.report.sections import tables_html
+
+        return tables_html(self)
+
     def __iter__(self) -> Iterator[Evaluation]:
         return iter(self.evaluations)
 

@@ -4,6 +4,7 @@ Models that come with Prood are NAME.safetensors beside this file, and NAME.md i
 there has a name. The weights are in half precision; `prood.load(NAME)` reads them.
 """
 
+from os.path import exists, isdir, isfile
 from pathlib import Path
 
 from prood.errors import NoAccess, NotFound, UnknownName, Unsupported
@@ -60,16 +61,16 @@ def model_path(given: Path | str) -> Path:
     Hub are downloaded, and checked.
     """
     place = place_of(given)
-    if place.is_dir():
+    if isdir(place):  # Path.is_dir has errors of its own, for a name that is too long say
         return place / MODEL_FILE
-    return path(str(given)) if not place.exists() and str(given) in names() else place
+    return path(str(given)) if str(given) in names() and not exists(place) else place
 
 
 def find(given: Path | str) -> Path:
     """The same, where it must be there. It needs no torch, so that a wrong name is refused at once."""
     file = model_path(given)
-    if not file.is_file():
-        if Path(given).is_dir() and (Path(given) / RUN_FILE).is_file():
+    if not isfile(file):
+        if isdir(given) and (Path(given) / RUN_FILE).is_file():
             raise NotFound(f"{given} is a run that is not finished: run the command that began it with --resume")
         advice = f"give a run's folder, a .safetensors file, hf:USER/NAME or a shipped model ({listed()})"
         if str(given) in names():

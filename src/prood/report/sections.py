@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from prood.evaluation.results import Evaluation
+from prood.evaluation.results import Evaluation, Results
 from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text
 from prood.report.charts import KINDS, certified, histogram, over_radius, price_curves, roc_curves
 from prood.report.gallery import gallery, shown_each
-from prood.report.markup import Html, element
+from prood.report.markup import Html, element, joined
 from prood.report.openood import HEADINGS, WORDS, tables_of
 from prood.report.table import GREY_NOTE, VERDICTS, Cell, Table, tables
 from prood.report.verdicts import headings, rows, sentences, verdicts
@@ -248,6 +248,11 @@ def _results(table: Table) -> Html:
     caption = f"ε = {radius_text(table.eps)}, in-distribution {table.inside}"
     whole = element("table", element("caption", caption), head, element("tbody", *body), class_=kind)
     return _scrolling(whole, f"{'/'.join(table.metrics)} table, {caption}")
+
+
+def tables_html(results: Results) -> Html:
+    """The tables of AUC alone, for a notebook."""
+    return joined(*(_results(table) for table in tables(results)))
 
 
 def _cell(cell: Cell, first: str | None) -> Html:

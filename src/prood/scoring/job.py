@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from prood.atomic import locked, replacing, write_text
 from prood.data.images import Shape
 from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NoAccess
+from prood.reading import content, json_of
 from prood.scoring import shards
 from prood.scoring.columns import schema_of
 from prood.scoring.options import Options
@@ -94,10 +95,7 @@ class Job:
             if there is None:
                 facts |= {"identity": identity} | _plan(out, request, parts, detector.shape)
                 write_text(manifest, json.dumps(facts, indent=1))
-        pieces = _read(out / INSIDE / "plan.json")
-        if pieces is None:
-            raise Damaged(f"{out} has lost its {INSIDE}/plan.json: give another --out")
-        return cls(out, identity, scorer.fingerprint, tuple(Piece(*values) for values in pieces))
+        return cls(out, identity, scorer.fingerprint, _pieces(out, (there or facts).get("plan")))
 
     @property
     def known(self) -> int | None:
@@ -160,9 +158,25 @@ def _plan(out: Path, request: Request, parts: int, shape: Shape) -> dict[str, An
     with replacing(inside / "listing.parquet") as aside, Listing(aside) as listing:
         how = {"column": request.column, "rows": request.rows, "limit": request.limit}
         pieces = planned(request.sources, listing, parts=parts, shape=shape, **how)  # type: ignore[arg-type]
-    write_text(inside / "plan.json", json.dumps([piece.to_json() for piece in pieces]))
+    plan = json.dumps([piece.to_json() for piece in pieces])
+    write_text(inside / "plan.json", plan)
     counts = [piece.count for piece in pieces]
-    return {"shards": len(pieces), "images": None if None in counts else sum(count or 0 for count in counts)}
+    images = None if None in counts else sum(count or 0 for count in counts)
+    return {"shards": len(pieces), "images": images, "plan": hashlib.sha256(plan.encode()).hexdigest()}
+
+
+def _pieces(out: Path, digest: Any) -> tuple[Piece, ...]:
+    """As they were planned: a number that is another would leave out images, or score some twice."""
+    file = out / INSIDE / "plan.json"
+    try:
+        plan = content(file)
+    except FileNotFoundError:
+        raise Damaged(f"{out} has lost its {INSIDE}/plan.json: give another --out") from None
+    except OSError as error:
+        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+    if hashlib.sha256(plan).hexdigest() != digest:
+        raise Damaged(f"{file} is not the plan that {MANIFEST} tells of: give another --out")
+    return tuple(Piece(*values) for values in json_of(plan))
 
 
 def _check(out: Path, request: Request) -> None:
@@ -175,9 +189,12 @@ def _check(out: Path, request: Request) -> None:
             raise BadValue(f"--out {out} lies in {source}, which is to be scored: give a folder outside of it")
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_bytes())
+        facts = json_of(content(path))
+        if not isinstance(facts, dict) or not all(isinstance(facts.get(one), dict) for one in ("model", "request")):
+            raise ValueError("it says nothing of a model and a request")
+        return facts
     except FileNotFoundError:
         return None
     except OSError as error:

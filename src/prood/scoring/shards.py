@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prood.atomic import replacing
-from prood.errors import Mismatch
+from prood.errors import Mismatch, NoAccess
+from prood.reading import json_of
 from prood.scoring.columns import table_of
 
 if TYPE_CHECKING:
@@ -54,12 +55,18 @@ def done(path: Path, identity: str) -> Counts | None:
     import pyarrow.parquet as pq
 
     try:
-        facts = json.loads((pq.read_metadata(path).metadata or {})[KEY])
-        whose, totals = facts["identity"], Counter(facts["totals"])
+        facts = json_of((pq.read_metadata(path).metadata or {})[KEY])
+        whose, totals = facts["identity"], Counter({**facts["totals"]})
+        if not all(type(count) is int for count in totals.values()):
+            raise TypeError
     except FileNotFoundError:
         return None
-    except (pa.ArrowInvalid, KeyError, ValueError, TypeError):
+    except (pa.ArrowException, KeyError, ValueError, TypeError):
         return None  # what a full disk or a broken copy has left is written again
+    except OSError as error:
+        if error.errno is not None:
+            raise NoAccess(f"cannot read {path}: {error.strerror}") from None
+        return None  # so Arrow says that a footer is damaged
     if whose != identity:
         raise Mismatch(f"{path} belongs to other images, settings or another model: give another --out")
     return totals

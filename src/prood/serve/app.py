@@ -16,7 +16,8 @@ from starlette.types import Scope
 
 from prood.detector import Detector
 from prood.serve import intake, kserve, schema
-from prood.serve.answer import Refused, answer, bad, refusal
+from prood.serve.answer import Lines, Refused, answer, last, refusal
+from prood.serve.attacking import TARGETS
 from prood.serve.guard import Guard
 from prood.serve.options import About, Options
 from prood.serve.service import Service
@@ -103,13 +104,24 @@ def add_own(app: FastAPI, service: Service) -> None:
         found = await service.certify(images, eps, search=intake.switch(given.get("radius"), "radius"))
         return answer({"eps": eps, "certificates": found, **HOW, **common})
 
-    @app.post("/v1/attack", **post("Try to raise the confidence", schema.Attack, "eps", "steps", one=True))
+    asked = ("eps", "steps", "on", "stream")
+
+    @app.post("/v1/attack", **post("Try to raise the confidence", schema.Attack, *asked, one=True))
     async def attack(request: Request) -> Response:
-        images, given = await take.images(request, "eps", "steps", one=True)
-        eps = intake.radii(given.get("eps"), service.eps, options)
-        if len(eps) != 1:
-            raise bad("an attack has one radius: give one eps")
-        return answer(await service.attack(images[0], eps[0], intake.steps(given.get("steps"), options)))
+        images, given = await take.images(request, *asked, one=True)
+        on = intake.one_of(given.get("on"), "on", TARGETS)
+        stream = intake.switch(given.get("stream", False), "stream")
+        steps = intake.steps(given.get("steps"), options)
+        events = service.attack(images[0], intake.radius(given.get("eps"), service.eps, options), steps, on)
+        return Lines(events) if stream else answer(await last(events))
+
+    @app.post("/v1/certificate", **post("A file for prood verify", schema.Line, "eps", "name", one=True))
+    async def certificate(request: Request) -> Response:
+        images, given = await take.images(request, "eps", "name", one=True)
+        name = intake.file_name(given.get("name"))
+        line = await service.certificate(images[0], intake.radius(given.get("eps"), service.eps, options), name)
+        headers = {"content-disposition": 'attachment; filename="certificate.jsonl"'}
+        return Response(f"{line}\n", media_type="application/json", headers=headers)
 
     @app.post("/v1/far", **post("Away from all data", schema.Far, "factors", one=True))
     async def far(request: Request) -> Response:
@@ -119,7 +131,8 @@ def add_own(app: FastAPI, service: Service) -> None:
     @app.get("/v1/examples", summary="Pictures to try", responses=schema.responses(list[schema.Example]))
     async def examples(request: Request) -> Response:
         found = enumerate(await service.examples())
-        return answer([{"name": one.name, "kind": one.kind, "url": f"/v1/examples/{i}.png"} for i, one in found])
+        url = "/v1/examples/{}.png".format
+        return answer([{"name": one.name, "kind": one.kind, "url": url(i), "how": one.how} for i, one in found])
 
     of_png = schema.content("image/png", schema.BINARY, "A PNG.")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ INLINE = 256 * 256
 """More pixels than these are decoded in a thread."""
 TOGETHER = 4
 """So many times the pixels of the largest picture may those of a request have together."""
+Word = TypeVar("Word", bound=str)
 _DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
 
@@ -134,6 +135,31 @@ def in_range(pixels: Tensor, where: str) -> Tensor:
 
 def radii(given: Any, default: float, options: Options) -> list[float]:
     return [default] if given is None else numbers(given, "eps", options.radii, 1.0)
+
+
+def radius(given: Any, default: float, options: Options) -> float:
+    found = radii(given, default, options)
+    if len(found) != 1:
+        raise bad(f"there is one radius here, not {len(found)}: give one eps")
+    return found[0]
+
+
+def one_of(given: Any, name: str, words: tuple[Word, ...]) -> Word:
+    """The first of the words unless told otherwise."""
+    for word in words:
+        if given == word:
+            return word
+    if given is None:
+        return words[0]
+    raise bad(f"{name} is one of {', '.join(words)}")
+
+
+def file_name(given: Any) -> str:
+    """What a picture is called where it lies; a certificate names it so."""
+    name = "image.png" if given is None else given
+    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or "/" in name:
+        raise bad("name is the name of a file, without a folder, of at most 200 letters")
+    return name
 
 
 def switch(given: Any, name: str) -> bool:

@@ -1,10 +1,16 @@
 """What a service is told: limits, batching, who may ask; and what it knows of its model beside the weights."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from prood.errors import BadValue
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from prood.serve.gallery import Gallery
 
 
 @dataclass(frozen=True)
@@ -72,3 +78,5 @@ class About:
     eps: float | None = None
     inside: str | None = None
     price: tuple[Mapping[str, float | None], ...] = ()
+    gallery: "Gallery | None" = None
+    certificate: "Callable[[Tensor, str, float, float], str] | None" = None

@@ -4,7 +4,6 @@ The latter are some of the model's own image set, if that is on this machine, an
 """
 
 import base64
-import re
 import struct
 from io import BytesIO
 
@@ -13,31 +12,23 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from prood.data.formats.overlong import PNG, overlong
 from prood.data.formats.pictures import fit, has_frames, plain
 from prood.detector.inputs import Shape
 from prood.errors import first_line
 from prood.serve.answer import Refused, bad
 
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/gif": "GIF"}
-SCANS = 100
-"""A progressive JPEG has about ten. Each is a pass over all pixels, and a small file may have thousands."""
-SEGMENTS = 10_000
-"""A JPEG has a few dozen, at most 64 KiB each, as a PNG has chunks. Pillow walks through them one by one."""
 KNOWN = "PNG, JPEG, WebP, BMP or GIF"
 BYTES_A_PIXEL = 24
 """At most so many are there while a picture is decoded, turned and made opaque (a lossless WebP with an alpha)."""
-_PNG = b"\x89PNG\r\n\x1a\n"
-_MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
-"""Those of a JPEG with a length behind them, and the end. libjpeg walks over all others as over the pixels' bits."""
 
 
 def opened(file: bytes, limit: int, where: str) -> Image.Image:
     """A picture whose header was read and found bearable; its pixels are not decoded yet."""
     _check_size(webp_size(file), limit, where)
-    if file[:2] == b"\xff\xd8" and overlong_jpeg(file):
-        raise bad(f"{where} is a JPEG of more than {SCANS} scans, or {SEGMENTS} segments: save it anew")
-    if file[:8] == _PNG and overlong_png(file):
-        raise bad(f"{where} is a PNG of more than {SEGMENTS} chunks: save it anew")
+    if fault := overlong(file):
+        raise bad(f"{where} is {fault}: save it anew")
     try:
         image = Image.open(BytesIO(file), formats=tuple(FORMATS.values()))
     except UnidentifiedImageError:
@@ -47,6 +38,8 @@ def opened(file: bytes, limit: int, where: str) -> Image.Image:
     except Exception as error:  # a damaged header fails in a dozen ways, each format in its own
         raise _unreadable(error, where) from None
     _check_size(image.size, limit, where)
+    if header_size(file) not in (None, image.size):  # by which room was made for it
+        raise bad(f"{where} says two sizes: save it anew")
     try:
         animated = has_frames(image)
     except Exception as error:
@@ -67,34 +60,9 @@ def decoded(image: Image.Image, shape: Shape, where: str) -> Tensor:
         image.close()
 
 
-def overlong_jpeg(file: bytes) -> bool:
-    """Whether a JPEG has too many scans up to its end; behind it a phone may keep a whole film."""
-    scans, place = 0, 2
-    for _ in range(SEGMENTS):
-        marker = _MARKER.search(file, place)
-        if marker is None or marker[0] == b"\xff\xd9":
-            return False
-        scans += marker[0] == b"\xff\xda"
-        if scans > SCANS:
-            return True
-        # The length counts its own two bytes; libjpeg takes one that is too small for these two.
-        place = marker.end() + max(2, int.from_bytes(file[marker.end() : marker.end() + 2]))
-    return True
-
-
-def overlong_png(file: bytes) -> bool:
-    """Whether a PNG has too many chunks up to its end: an empty one is twelve bytes."""
-    place = len(_PNG)
-    for _ in range(SEGMENTS):
-        if file[place + 4 : place + 8] in (b"IEND", b""):
-            return False
-        place += 12 + int.from_bytes(file[place : place + 4])  # length, kind and checksum
-    return True
-
-
 def header_size(file: bytes) -> tuple[int, int] | None:
     """Width and height as the header has them, without opening the file; None: it does not say so at once."""
-    if file[:8] == _PNG:
+    if file[:8] == PNG:
         return int.from_bytes(file[16:20]), int.from_bytes(file[20:24])
     if file[:6] in (b"GIF87a", b"GIF89a"):
         return int.from_bytes(file[6:8], "little"), int.from_bytes(file[8:10], "little")

@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from prood.detector.answers import Reason
+from prood.serve.answer import NDJSON
+from prood.serve.attacking import TARGETS, Target
 from prood.serve.options import Options
 from prood.serve.pictures import FORMATS
 
@@ -67,6 +69,7 @@ class Model(BaseModel):
     p_in_ceiling: float = Field(description="The p_in that no input at all exceeds.")
     floor: float = Field(description="1/K.")
     method: str
+    certificates: bool = Field(description="Whether /v1/certificate makes files for prood verify.")
     limits: Limits
     version: str
 
@@ -107,16 +110,40 @@ class Certificates(BaseModel):
 
 
 class Attack(BaseModel):
+    on: Target
     eps: float
     confidence: list[float] = Field(description="The best found so far, from the clean image on, step by step.")
     found: float
-    upper_bound: float
+    upper_bound: float | None = Field(description="null: the classifier alone has none.")
     clean: float
+    label: int
+    name: str
     accepted: bool | None
     reason: Reason | None = Field(description=_REASON)
+    threshold: float | None = Field(description="Of the attacked confidence; null where none is known.")
     image: str = Field(description="The attacked image as a data URL, rounded to bytes for display.")
     original: str = Field(description="What the model saw of the picture, likewise.")
     passes: int
+    ended: str = Field(
+        description="Why: steps, goal (nothing is left to find), or time.", pattern="^(steps|goal|time)$"
+    )
+
+
+class Line(BaseModel):
+    input: dict[str, str | int | None]
+    model: dict[str, str]
+    norm: str
+    eps: float
+    method: str
+    bound: float = Field(description="Of g, without the shift.")
+    shift: float
+    classes: int | None
+    confidence: float | None = Field(description="No image in the ball gets a higher confidence.")
+    seconds: float
+    arithmetic: str
+    version: str
+    format: int
+    digest: str
 
 
 class Far(BaseModel):
@@ -130,6 +157,7 @@ class Example(BaseModel):
     name: str
     kind: str = Field(pattern="^(in|out)$")
     url: str
+    how: str = Field(description="Where it comes from, and how it was picked.")
 
 
 def _described(options: Options, one: bool) -> dict[str, tuple[dict[str, Any], str, str]]:
@@ -145,6 +173,9 @@ def _described(options: Options, one: bool) -> dict[str, tuple[dict[str, Any], s
         "eps": (radius, "0.01", "The radius.") if one else many,
         "radius": ({"type": "boolean"}, "false", "false: leave the search for the certified radius out."),
         "steps": (steps, str(min(50, options.attack_steps)), "Steps of the search."),
+        "on": ({"enum": list(TARGETS)}, TARGETS[0], "What is attacked: the guarded model, or its classifier alone."),
+        "stream": ({"type": "boolean"}, "false", "true: a line of JSON for each step, the last one is the answer."),
+        "name": ({"type": "string"}, "photo.png", "The picture's file name, by which prood verify finds it."),
         "factors": (several | {"items": factor}, "1,2,4,8", alpha),
     }
 
@@ -159,7 +190,12 @@ def post(options: Options, summary: str, model: type[BaseModel], *names: str, on
     ]
     bodies = _bodies({name: described[name][0] for name in names}, 1 if one else options.images)
     extra = {"parameters": parameters, "requestBody": {"required": True, "content": bodies}}
-    return {"summary": summary, "responses": responses(model, 403, 408, 413, 415, 503), "openapi_extra": extra}
+    found = responses(model, 403, 408, 413, 415, 503)
+    if "stream" in names:
+        found[200]["content"] = {NDJSON: {"schema": {"type": "string"}}}
+    if "name" in names:
+        found[404] = {"model": Error, "description": "The service makes no such files."}
+    return {"summary": summary, "responses": found, "openapi_extra": extra}
 
 
 def _parameter(name: str, place: str, example: str) -> dict[str, Any]:

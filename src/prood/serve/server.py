@@ -21,6 +21,7 @@ from prood.models import read_metadata
 from prood.models.files import title
 from prood.serve.app import create_app
 from prood.serve.connection import ACCEPTED, Quiet, descriptors, impatient
+from prood.serve.gallery import gallery_of
 from prood.serve.guard import access
 from prood.serve.options import About, Options
 from prood.serve.service import Service
@@ -74,7 +75,8 @@ def loaded(run: Path | str, *, device: str = "cpu", name: str | None = None) -> 
         raise BadValue(f"/v2/models/NAME cannot be reached with the name {name!r}: give a word without a slash")
     detector, facts = Detector.load(run, device=device), read_metadata(run)
     detector.joint()  # a bare discriminator names no class
-    return detector, About(title(run) if name is None else name, facts.eps, facts.inside)
+    own = title(run) if name is None else name
+    return detector, About(own, facts.eps, facts.inside, gallery=gallery_of(run))
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -3,10 +3,8 @@
 import asyncio
 import logging
 import math
-import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,17 +13,17 @@ from torch import Tensor
 
 from prood.bounds.radius import radius_search
 from prood.detector import Detector
-from prood.errors import ProodError, first_line
+from prood.errors import first_line
 from prood.models import Gated
-from prood.models.confidence import logistic
-from prood.serve.answer import bad, busy
+from prood.models.confidence import confidence_of, logistic, threshold_at
+from prood.serve.answer import Refused, bad
+from prood.serve.attacking import Asked, Attacks, Target
 from prood.serve.batching import Arrays, Batcher, Turns
-from prood.serve.examples import Example, examples
+from prood.serve.examples import Example, examples, own_kind
 from prood.serve.intake import Intake
 from prood.serve.metrics import Metrics
 from prood.serve.options import About, Options
-from prood.serve.pictures import data_url
-from prood.serve.work import HOW, Stopped, attack, lanes
+from prood.serve.work import HOW, lanes
 from prood.version import __version__
 
 SEARCH = 22
@@ -54,15 +52,14 @@ class Service:
                 "prood_queue_seconds": ("Seconds of work that was accepted.", lambda: self.batcher.promised),
                 "prood_held_bytes": ("Bytes of long bodies in memory.", lambda: self.intake.held.bytes),
                 "prood_requests_in_flight": ("Requests being worked on.", lambda: self.in_flight),
-                "prood_attacks": ("Attacks that run or wait.", lambda: len(self._attacks)),
+                "prood_attacks": ("Attacks that run or wait.", lambda: len(self.attacks.running)),
             }
         )
         self.batcher = Batcher(lanes(detector), options, self.turns, self.metrics.rows.observe)
-        self._attacks: set[threading.Event] = set()  # each is set to end its attack
-        self._attacker = ThreadPoolExecutor(1, "prood-attack")
-        self._last: Future[int] | None = None
+        self.attacks = Attacks(detector, options, self.turns)
         self.ended = True  # False: a thread is still busy, although the service has stopped
         self._examples: asyncio.Task[list[Example]] | None = None
+        self._bare: asyncio.Task[float | None] | None = None
 
     @property
     def status(self) -> str:
@@ -105,6 +102,7 @@ class Service:
             "p_in_ceiling": logistic(detector.discriminator.ceiling + detector.shift),
             "floor": 1 / detector.count,
             "method": HOW["method"],
+            "certificates": self.about.certificate is not None,
             "limits": {name: getattr(options, name) for name in _LIMITS},
             "version": __version__,
         }
@@ -169,35 +167,39 @@ class Service:
         columns = [lists.get(key, [None] * len(lists["name"])) for key in keys]
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    async def attack(self, image: Tensor, eps: float, steps: int) -> dict[str, Any]:
-        """What an attack of so many steps finds; it ends where the request is cancelled."""
-        if len(self._attacks) >= self.options.attacks:
-            raise busy("other attacks are waiting")
-        stop = threading.Event()
-        self._attacks.add(stop)
-        try:
-            arguments = (self.detector, image, eps, steps, self.turns, stop)
-            found = await asyncio.get_running_loop().run_in_executor(self._attacker, attack, *arguments)
-        except Stopped:
-            raise busy("the service is shutting down") from None
-        except ProodError as error:  # a classifier without gradients, say: no failure of the service
-            raise bad(str(error)) from None
-        finally:
-            stop.set()  # also where the request is cancelled: nobody waits for it any more
-            self._attacks.remove(stop)
-        rule, best = self.detector.rule, found.confidence[-1]
-        return {
-            "eps": eps,
-            "confidence": found.confidence,
-            "found": best,
-            "upper_bound": found.upper_bound,
-            "clean": found.confidence[0],
-            "accepted": None if rule.threshold is None else bool(rule.accepts(best)),
-            "reason": found.reason,
-            "image": data_url(found.image),
-            "original": data_url(image),
-            "passes": found.passes,
-        }
+    async def attack(self, image: Tensor, eps: float, steps: int, on: Target) -> AsyncGenerator[dict[str, Any]]:
+        """The steps of an attack, and at last what it found."""
+        threshold = await self.bare_threshold() if on == "classifier" else None
+        async with aclosing(self.attacks.events(Asked(image, eps, steps, on, threshold))) as events:
+            async for event in events:
+                yield event
+
+    async def bare_threshold(self) -> float | None:
+        """The confidence from which the classifier alone would accept as large a share of its own kind as the model.
+
+        The model's file may come with it; else it is found once, where that kind is on this machine.
+        """
+        if self._bare is None:
+            self._bare = asyncio.ensure_future(self._bare_threshold())
+        return await asyncio.shield(self._bare)
+
+    async def _bare_threshold(self) -> float | None:
+        about, accept = self.about, self.detector.accept
+        if about.gallery is not None and about.gallery.classifier_threshold is not None:
+            return about.gallery.classifier_threshold
+        images = None if accept is None else await asyncio.to_thread(own_kind, self.detector.shape, about.inside)
+        if images is None or accept is None:
+            return None
+        found = await self.batcher.run("classifier", images)
+        return confidence_of(threshold_at(found["score"], accept), self.detector.count)
+
+    async def certificate(self, image: Tensor, eps: float, name: str) -> str:
+        """A line of a file of certificates, which `prood verify` reads."""
+        if self.about.certificate is None:
+            raise Refused(404, "this service was started without certificates: use 'prood serve'")
+        with self.promise(0, 1):
+            found = await self.batcher.run("bound", image[None], torch.tensor([eps], dtype=torch.float64))
+        return await asyncio.to_thread(self.about.certificate, image, name, eps, float(found["of_g"][0]))
 
     async def far(self, image: Tensor, factors: list[float]) -> dict[str, Any]:
         """The scaled images 0.5 + α(x − 0.5), without clipping: far away the confidence goes to 1/K."""
@@ -212,7 +214,7 @@ class Service:
     async def examples(self) -> list[Example]:
         """Drawn once, in a thread: reading the image sets takes a second or two."""
         if self._examples is None:
-            work = asyncio.to_thread(examples, self.detector.shape, self.about.inside)
+            work = asyncio.to_thread(examples, self.detector.shape, self.about.inside, self.about.gallery)
             self._examples = asyncio.ensure_future(work)
         return await asyncio.shield(self._examples)
 
@@ -227,10 +229,5 @@ class Service:
     def close(self, seconds: float | None = None) -> bool:
         """Finish what was accepted; whether that took no longer than this."""
         self.draining = True
-        for stop in list(self._attacks):  # of attacks that outlasted the time to finish
-            stop.set()
-        if self._last is None:
-            self._last = self._attacker.submit(int)
-            self._attacker.shutdown(wait=False)
-        attacked = wait([self._last], seconds).not_done
-        return self.batcher.close(seconds) and not attacked
+        free = self.attacks.close(seconds)
+        return self.batcher.close(seconds) and free

@@ -1,37 +1,24 @@
-"""What the model's thread computes: a lane each, a function of a stack of images; and what an attack of the page does.
+"""What the model's thread computes: a lane each, a function of a stack of images; and the classifier alone."""
 
-The attack is projected gradient ascent on the confidence, with what was found after each step.
-"""
-
-import hashlib
-import logging
-import tempfile
-import threading
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from prood import bounds
-from prood.atomic import replacing
-from prood.attacks import PGD
-from prood.attacks.search import Search
-from prood.detector import Detector
+from prood.detector import Answer, Detector, Rule
 from prood.detector.answers import Reason
-from prood.serve.batching import Arrays, Turns, Work
+from prood.models.joint import confidence_logit
+from prood.models.score import Confidence
+from prood.serve.batching import Arrays, Work
 
 HOW: bounds.Options = {"method": "best", "norm": "linf"}
-PART = 16
-"""Points of an attack that are predicted in one turn."""
-log = logging.getLogger("prood.serve")
 
 
 def lanes(detector: Detector) -> Mapping[str, Work]:
-    """predict; bound, of the ball with a radius for each row; far."""
+    """predict; bound, of the ball with a radius for each row; far; classifier, what that says alone."""
 
     def predict(images: Tensor, _: Tensor) -> Arrays:
         found = detector.predict(images, batch=len(images))
@@ -43,84 +30,39 @@ def lanes(detector: Detector) -> Mapping[str, Work]:
             answers["p_value"] = found.p_value
         return answers
 
+    def bound(images: Tensor, eps: Tensor) -> Arrays:
+        of_g = detector.bound_of_g(images, eps, **HOW)
+        return {"upper_bound": detector.bounded(of_g).double().cpu().numpy(), "of_g": of_g.double().cpu().numpy()}
+
     return {
         "predict": predict,
-        "bound": lambda images, eps: {"upper_bound": detector.upper_bound(images, eps, **HOW)},
+        "bound": bound,
         "far": lambda images, _: dict(zip(("confidence", "p_in"), detector.anywhere(images), strict=True)),
+        "classifier": lambda images, _: {"score": Bare(detector).scores(images)},
     }
 
 
-class Stopped(Exception):
-    """Nobody waits for the attack any more."""
+class Bare:
+    """The classifier of a joint model, as if there were no discriminator: its confidence is max p_f(y|x).
 
+    `threshold` is the confidence below which it would reject, where one is known.
+    """
 
-class Unsound(RuntimeError):
-    """An attack above its certificate. It never happens; if it does, it is a bug of ours and no clamping hides it."""
+    def __init__(self, detector: Detector, threshold: float | None = None) -> None:
+        self.detector, self.threshold = detector, threshold
+        self.score = Confidence(detector.joint().classifier)
+        self.rule = Rule(detector.count).at(threshold)
 
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> np.ndarray:
+        """log((c − 1/K)/(1 − c))"""
+        return np.asarray(self.score(images.to(self.detector.device)).cpu().numpy())
 
-@dataclass(frozen=True, eq=False)
-class Attacked:
-    """`confidence` is the best so far, from the clean image on; `image` (C, H, W) and `reason` are the last one's."""
-
-    confidence: list[float]
-    reason: Reason | None
-    upper_bound: float
-    image: Tensor
-    passes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Traced(PGD):
-    """Keeps its best point after each step, hands on its turn at the model, and can be stopped."""
-
-    name: ClassVar[str] = "traced"
-
-    turns: Turns
-    stop: threading.Event
-    points: list[Tensor] = field(default_factory=list)
-
-    def search(self, search: Search) -> None:
-        def watch(_: int) -> None:
-            # Told before the points of a step are looked at: what is best now is what the last step left.
-            self.points.append(search.best[0].clone())
-            self.turns.hand_on()
-            if self.stop.is_set():
-                raise Stopped
-
-        search.watch = watch
-        super().search(search)
-        self.points.append(search.best[0].clone())
-
-
-def attack(detector: Detector, image: Tensor, eps: float, steps: int, turns: Turns, stop: threading.Event) -> Attacked:
-    """`steps` evaluations of four searches side by side, fewer where the certificate says that nothing is left."""
-    some, step = image[None].to(detector.device), max(eps / 2, 1e-3)
-    search = Traced(steps=steps - 1, step=step, uniform=1, gaussian=1, blocks=1, turns=turns, stop=stop)
-    with turns:
-        if stop.is_set():  # while it waited
-            raise Stopped
-        bound = float(detector.upper_bound(some, eps, **HOW)[0])
-        outcome = search(detector.score, some, eps)
-        points = torch.stack(search.points or [some[0]]).cpu()
-    # A search may round otherwise on a GPU: what is shown is what the detector says of these points.
-    confidence: list[float] = []
-    reasons: list[Reason | None] = []
-    for part in torch.split(points, PART):
-        with turns:
-            found = detector.predict(part)
-        confidence += found.confidence.tolist()
-        reasons += found.reason
-    trace = np.maximum.accumulate(confidence)
-    best = int(np.argmax(confidence))
-    if not trace[-1] <= bound:
-        _keep(image, points[best], eps)
-        raise Unsound(f"confidence {trace[-1]!r} found above the certified {bound!r}")
-    return Attacked(trace.tolist(), reasons[best], bound, points[best], outcome.forward + outcome.backward)
-
-
-def _keep(image: Tensor, worst: Tensor, eps: float) -> None:
-    digest = hashlib.sha256(worst.numpy().tobytes()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir()) / f"prood-unsound-{digest}.npz"
-    with replacing(path) as aside, aside.open("wb") as file:
-        np.savez(file, image=image.numpy(), worst=worst.numpy(), eps=eps)
-    log.error("an attack found more than its certificate allows: please report it with %s", path.name)
+    @torch.no_grad()
+    def answer(self, image: Tensor) -> Answer:
+        """About a stack of one image. There is no p(in), and no gate but the threshold."""
+        logits = self.detector.joint().logits(image.to(self.detector.device))
+        label, value = int(logits[0].argmax()), float(self.rule.value(confidence_logit(logits)[0].item()))
+        accepted = None if self.threshold is None else bool(self.rule.accepts(value))
+        reason: Reason | None = "confidence" if accepted is False else None
+        return Answer(label, self.detector.classes[label], value, math.nan, accepted, None, reason)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from importlib import resources
 from inspect import signature
 from itertools import takewhile
 from pathlib import Path
@@ -15,16 +14,16 @@ from prood.bounds import Method as Bound
 from prood.data import Augment, Images, open_set
 from prood.data.images import Shape
 from prood.data.stored import Damage
-from prood.errors import BadValue, NotFound, ProodError, UnknownName
+from prood.errors import BadValue, NotFound, ProodError, UnknownName, Unsupported
 from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
 from prood.models import discriminator
 from prood.models.sizes import check_size
+from prood.recipes import find
 from prood.training.guard_table import GuardTable
 from prood.training.options import TrainOptions, checked, only, only_usual, pick, sub, value_of
 
-_RECIPES: Any = resources.files("prood") / "recipes"
 _TABLES = ("data", "augment", "networks", "train", "joint", "evaluate", "guard")
 _NETWORKS = {"classifier": {"name": "small"}, "discriminator": {"size": "S"}}
 _TRAINED = ("plain", "oe", "discriminator", "prood")
@@ -171,27 +170,24 @@ class Recipe:
         return document | {"networks": networks, "joint": {"shift": self.shift}} | guard
 
 
-def recipe_names() -> list[str]:
-    return sorted(item.name.removesuffix(".toml") for item in _RECIPES.iterdir() if item.name.endswith(".toml"))
-
-
-def load_recipe(name: str, modules: Sequence[str] = ()) -> Recipe:
+def load_recipe(name: str, modules: Sequence[str] = (), *, code: bool = True) -> Recipe:
     """A recipe that comes with Prood, or a TOML file of your own.
 
     `modules` declare methods of your own: files FILE.py, or modules that Python finds by name. Those that the recipe
     itself names, in its key `modules`, are imported too, from the folder that it lies in: all this runs their code.
+    Without `code` a recipe that names some is refused, as the one in a run's folder.
     """
-    file = _RECIPES / f"{name}.toml"
-    source = file if file.is_file() else Path(name)
-    if not source.is_file():
-        raise NotFound(f"no recipe {name!r}: choose one of {', '.join(recipe_names())}, or give a .toml file")
+    source = find(name)
     try:
         text = source.read_text(encoding="utf-8-sig")  # some editors put a byte order mark before it
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, a number of thousands of digits, too deep
         raise BadValue(f"recipe {name!r} is not valid TOML: {error}") from None
     load_modules(modules)
-    load_modules(checked(document.get("modules", ()), tuple[str, ...], "modules"), Path(name).parent)
+    named = checked(document.get("modules", ()), tuple[str, ...], "modules")
+    if named and not code:
+        raise Unsupported(f"recipe {name!r} names modules, whose code would run ({named[0]}): leave them out")
+    load_modules(named, Path(name).parent)
     head = takewhile(lambda line: line.startswith("#"), text.splitlines())
     recipe = parse(document, Path(name).stem, " ".join(line.lstrip("# ").rstrip() for line in head))
     return replace(recipe, modules=tuple(dict.fromkeys((*recipe.modules, *modules))))

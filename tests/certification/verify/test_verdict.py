@@ -46,6 +46,14 @@ def test_a_network_that_may_overflow_is_not_confirmed(make_model, make_images, c
     assert found.outcome == "not decided"
 
 
+def test_a_line_does_not_decide_what_is_downloaded(case, monkeypatch):
+    asked = []
+    monkeypatch.setattr("prood.pretrained.hub.fetched", lambda given: asked.append(given))
+    outcome, reason = verdict(replace(case[2], model=replace(case[2].model, path="hf:some/one")))
+    assert (outcome, asked) == ("not decided", [])
+    assert "--model hf:some/one" in reason
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_a_huge_radius_is_that_of_the_whole_cube(case, norm):
     one = replace(case[2], norm=norm, eps=1e200, bound=load(case[0])[0].discriminator.last.bias.item())

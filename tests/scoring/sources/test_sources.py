@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.scoring.pictures import Fault, pixels
-from prood.scoring.sources import Listing, Piece, chunks, planned
+from prood.scoring.sources import Listing, Piece, chunks, planned, tables, tars
 
 _spec = importlib.util.spec_from_file_location("scoring_conftest", Path(__file__).parents[1] / "conftest.py")
 _module = importlib.util.module_from_spec(_spec)
@@ -173,3 +174,47 @@ def test_a_listing_of_many_paths_takes_little(tmp_path):
     (chunk,) = chunks(Piece("listing", str(tmp_path / "l.parquet"), 20_450, 10), 256)
     assert chunk.names[0] == "/lake/00020450.jpg"
     assert len(chunk.names) == 10
+
+
+def npy_of(shape: tuple[int, ...], content: bytes) -> bytes:
+    header = str({"descr": "|u1", "fortran_order": False, "shape": shape}).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + content
+
+
+@pytest.mark.parametrize(
+    ("shape", "length"),
+    [((10**15, 0, 5), 0), ((10**12, 1, 1), 4), ((2, 40_000, 40_000, 3), 9), ((1, 2, 2), 2**30)],
+)
+def test_arrays_that_are_not_as_large_as_they_say(tmp_path, shape, length):
+    """A plan of 10¹¹ shards, a row of 5 GB, or a gigabyte of zeros in a megabyte."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("images.npy", npy_of(shape, bytes(length)))
+    with pytest.raises(Damaged, match=r"says that it holds|would unpack"):
+        everything(tmp_path, tmp_path / "a.npz")
+
+
+def test_a_picture_in_an_archive_is_bounded_and_so_are_those_in_a_chunk(tmp_path, contents, monkeypatch):
+    write_tar(tmp_path / "a.tar", contents[:9])
+    monkeypatch.setattr(tars, "LARGEST", max(map(len, contents[:9])) - 1)
+    found = everything(tmp_path, tmp_path / "a.tar")[1]
+    assert 0 < sum(isinstance(one, Fault) for one in found) < 9
+    whole = [one for one in found if not isinstance(one, Fault)]
+    monkeypatch.setattr(tars, "LARGEST", sum(map(len, contents[:9])) // 3)
+    assert max(len(chunk.names) for chunk in chunks(Piece("tar", str(tmp_path / "a.tar")), 7)) < 7
+    assert set(whole) <= set(everything(tmp_path, tmp_path / "a.tar")[1]) == set(contents[:9])
+
+
+def test_a_table_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
+    table = pa.table({"image": [bytes(10**6) + bytes([row]) for row in range(4)]})
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    assert len(everything(tmp_path, tmp_path / "a.parquet")[0]) == 4
+    monkeypatch.setattr(tables, "UNPACKED", 10**6)
+    with pytest.raises(Damaged, match="would unpack"):
+        everything(tmp_path, tmp_path / "a.parquet")
+
+
+def test_a_file_that_tells_of_more_rows_than_there_can_be(tmp_path, contents, monkeypatch):
+    monkeypatch.setattr(tables, "column_in", lambda *_: ("image", 10**15))
+    pq.write_table(pa.table({"image": contents[:2]}), tmp_path / "a.parquet")
+    with pytest.raises(Unsupported, match="rows"):
+        everything(tmp_path, tmp_path / "a.parquet")

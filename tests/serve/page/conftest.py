@@ -18,6 +18,7 @@ from PIL import Image
 from prood.detector import Detector
 from prood.models import ProoD, discriminator, small
 from prood.serve import About, Options, create_app
+from prood.serve.connection import impatient
 
 # Tests are no package, so their browser is loaded by its path.
 spec = importlib.util.spec_from_file_location("browser", Path(__file__).parents[1] / "browser.py")
@@ -102,9 +103,13 @@ class ProodPage(browsers.Page):
 class Served:
     """A service in a thread, on a port of its own."""
 
-    def __init__(self, detector: Detector, options: Options | None = None, port: int = 0) -> None:
-        app = create_app(detector, options, About("small", EPS, inside="digits:train"))
-        config = uvicorn.Config(app, port=port, log_level="critical", ws="none", timeout_graceful_shutdown=5)
+    def __init__(
+        self, detector: Detector, options: Options | None = None, port: int = 0, about: About | None = None
+    ) -> None:
+        app = create_app(detector, options, about or About("small", EPS, inside="digits:train"))
+        self.service = app.state.service
+        http = impatient(10, 1000)
+        config = uvicorn.Config(app, port=port, log_level="critical", ws="none", http=http, timeout_graceful_shutdown=5)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()

@@ -45,7 +45,10 @@ def test_the_focus_goes_through_everything_in_order_and_is_seen(tab, service, ex
         order.append(tab.value(FOCUS))
         width = tab.value("parseFloat(getComputedStyle(document.activeElement).outlineWidth)")
         assert width >= 2, f"the focus on {order[-1]} is not to be seen"
-    before, after = ["skip", "theme", "drop"], ["eps", "proof-chart", "attack", "factor", "far-chart"]
+    before, after = (
+        ["skip", "theme", "drop"],
+        ["eps", "proof-chart", "copy-link", "copy-curl", "attack", "factor", "far-chart"],
+    )
     assert order[:-1] == before + ["example"] * len(examples) + after
     nameless = """[...document.querySelectorAll('button, input, svg[tabindex]')].filter((control) =>
       !(control.ariaLabel || control.textContent.trim() || control.labels?.length)).length"""
@@ -70,7 +73,7 @@ def test_everything_can_be_done_with_the_keyboard(page, files, examples):
     assert page.text("#eps-value") == "0.012"
     assert page.numbers("#claim")[0] == 0.012
     assert page.value("document.querySelector('#eps').ariaValueText") == "ε = 0.012"
-    page.press("Tab", 2)
+    page.press("Tab", 4)
     page.press("Enter")
     page.until("document.querySelector('#attack-status').textContent.includes('proof allows')")
     assert page.value("document.activeElement.id") == "attack", "the focus stays where it was"

@@ -25,10 +25,10 @@ const { gates } = await import("%(page)s/gates.js");
 const model = await get("v1/model");
 const curve = new Curve(radii(model.eps), new File([readFileSync("%(file)s")], "x.png", { type: "image/png" }), model);
 await curve.begin(3);
-await curve.complete();
+await curve.complete(() => 3, () => {});
 const { eps, radius, reason } = curve;
 const said = gates(curve, model, radius).map(([, words]) => words);
-const bounds = eps.map((_, at) => curve.bound(at)), rejected = eps.map((_, at) => curve.rejected(at));
+const bounds = eps.map((_, at) => curve.limit(at)), rejected = eps.map((_, at) => curve.rejected(at));
 console.log(JSON.stringify({ eps, radius, reason, said, bounds, rejected }));
 """
 

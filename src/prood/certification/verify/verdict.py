@@ -1,5 +1,7 @@
 """Is a certificate true? Confirmed by a proof of our own, refuted by a fact, or not decided."""
 
+import os
+import re
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +20,10 @@ from prood.data.formats.members import member
 from prood.data.formats.pictures import decode, fit
 from prood.data.images import Shape
 from prood.errors import ProodError
+from prood.pretrained.hub import is_on_hub
+
+NOISE = 50_000
+"""Images of noise: a line may name a billion, and making them takes a millisecond each."""
 
 Outcome = Literal["confirmed", "refuted", "not decided"]
 
@@ -71,6 +77,8 @@ class Verifier:
 
     def _model(self, certificate: Certificate) -> Model:
         path = self.model or certificate.model.path
+        if not self.model and is_on_hub(path):  # whoever wrote the line does not decide what is downloaded
+            raise Undecided(f"the model is on the Hub: say so with --model {path}, and it is downloaded")
         if path not in self._models:
             # The hash first: a file that is not the one that is meant refutes, whatever is in it.
             _check_hash("the model", path, certificate.model.sha256, sha256_of(path))
@@ -88,8 +96,11 @@ class Verifier:
             if inside is not None:
                 pixels = fit(decode(inside, own), shape)
             elif row is None:
-                pixels = fit(decode(Path(name) / Path(own).name if Path(name).is_dir() else Path(name)), shape)
+                path = Path(name)
+                pixels = fit(decode(path / Path(own).name if os.path.isdir(path) else path), shape)
             else:
+                if re.fullmatch("[a-z]+:[0-9]+", name) and int(name.partition(":")[2]) > NOISE:
+                    raise Undecided(f"{name} are images that are made: at most {NOISE:,} are, to verify one")
                 if self._opened is None or self._opened[:2] != (name, shape):
                     self._opened = name, shape, open_set(name, shape=shape)
                 images = self._opened[2]
@@ -98,6 +109,8 @@ class Verifier:
                 pixels = images.take([row])[0]
         except ProodError as error:
             raise Undecided(f"{error}") from None
+        except OSError as error:  # a name that is too long, say
+            raise Undecided(f"cannot read {name}: {error.strerror}") from None
         image = pixels.numpy().astype(np.float32) / np.float32(255)
         place = name if row is None else f"row {row} of {name}"
         _check_hash("the image", place, certificate.input.sha256, image_sha256(image))

@@ -30,6 +30,7 @@ from prood.data.images import Shape, fingerprint
 from prood.data.parallel import by_all_cores
 from prood.data.stored import StoredSet
 from prood.errors import Damaged, Mismatch, NoAccess
+from prood.reading import json_of, text
 
 _CHUNK = 1024  # pictures between two notes of how far a build has come
 
@@ -235,7 +236,7 @@ class _Build:
 
 def _read_note(path: Path) -> _Note | None:
     try:
-        note = _Note(**json.loads(path.read_text(encoding="utf-8")))
+        note = _Note(**json_of(text(path)))
         channels, height, width = note.shape
         note.shape = (int(channels), int(height), int(width))
         return note

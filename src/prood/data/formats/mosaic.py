@@ -4,6 +4,7 @@ A sheet has 100 tiles a row. Beside the sheets may lie `SPLIT-labels.npy` and, f
 folder is named by its path, `mosaic:FOLDER/SPLIT`, or, inside the data folder, by its name alone.
 """
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from PIL import Image
 from prood.data.formats import reading
 from prood.data.images import ImageSet, Shape
 from prood.errors import Damaged, NoAccess, NotFound
+from prood.reading import content
 
 T = TypeVar("T")
 
@@ -95,7 +97,7 @@ def _tiles(path: Path) -> NDArray[np.uint8]:
 
 def _opened(path: Path, look: Callable[[Image.Image], T]) -> T:
     """What `look` makes of a sheet, whose size is checked before anything is decoded."""
-    with reading(f"the sheet {path}", "get it again"), Image.open(path, formats=["WEBP"]) as sheet:
+    with reading(f"the sheet {path}", "get it again"), Image.open(io.BytesIO(content(path)), formats=["WEBP"]) as sheet:
         width, height = sheet.size
         if width == _COLUMNS * _SIDE and height % _SIDE == 0:
             return look(sheet)
@@ -106,7 +108,7 @@ def _opened(path: Path, look: Callable[[Image.Image], T]) -> T:
 def _labels(path: Path) -> NDArray[np.int64] | None:
     if not path.exists():
         return None
-    with reading(f"labels from {path}", "get it again"), path.open("rb") as file:
+    with reading(f"labels from {path}", "get it again"), io.BytesIO(content(path)) as file:
         labels = np.load(file, allow_pickle=False)
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise Damaged(f"{path} holds no list of integers: write it with numpy.save(path, labels)")
@@ -117,4 +119,4 @@ def _classes(path: Path) -> tuple[str, ...] | None:
     if not path.exists():
         return None
     with reading(f"the names of the classes in {path}", "write a name a line in UTF-8"):
-        return tuple(path.read_text(encoding="utf-8").splitlines())
+        return tuple(content(path).decode().splitlines())

@@ -18,6 +18,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from prood.data.formats.overlong import overlong
 from prood.data.images import Shape
 from prood.errors import Damaged, Mismatch, ProodError
 from prood.reading import content
@@ -72,6 +73,8 @@ def decode(source: Path | bytes, name: str = "", *, upright: bool = True) -> Ima
             raise Damaged(f"cannot read the image {name}: {_reason(error)}") from error
         except ProodError as error:  # a pipe, a folder, a name that no file can have
             raise Damaged(str(error)) from error
+    if fault := overlong(source):
+        raise DamagedPicture(name, f"it is {fault}; save it anew")
     try:
         # Pillow warns of odd EXIF data, which many pictures of ImageNet have and which does not matter here.
         with warnings.catch_warnings():

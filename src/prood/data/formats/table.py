@@ -1,6 +1,7 @@
 """`csv:FILE`: a list of pictures and their labels, as a spreadsheet or a labelling tool writes it."""
 
 import csv
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from prood.data.images import Shape
 from prood.data.sources import picture_source
 from prood.data.stored import Damage, StoredSet
 from prood.errors import BadValue, Damaged, NoAccess, NotFound
+from prood.reading import content
 
 PATHS = ("path", "file", "filename", "image")
 LABELS = ("label", "class")
@@ -63,7 +65,7 @@ def numbered(values: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]
 
 def _rows(path: Path) -> list[list[str]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.StringIO(content(path).decode("utf-8-sig"), newline="") as file:
             sample = file.readline()
             delimiter = max(",;\t", key=sample.count)
             file.seek(0)

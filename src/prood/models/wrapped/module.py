@@ -18,6 +18,7 @@ from prood.models.architectures import architecture, build
 from prood.models.wrapped.packages import build_network
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.programs import ENDINGS, Program, open_program, sha256
+from prood.reading import content as read
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Wrapped(nn.Module):
         if self.facts.file is not None:
             path = folder / self.facts.file
             try:
-                content = path.read_bytes()
+                content = read(path)
             except OSError as error:
                 raise NoAccess(f"the wrapped classifier {path} cannot be read: {error.strerror or error}") from None
             if sha256(content) != self.facts.sha256:
@@ -138,7 +139,7 @@ class Wrapped(nn.Module):
         if self.content is None and target == self.path:
             return
         try:
-            content = self.path.read_bytes() if self.content is None and self.path else self.content or b""
+            content = read(self.path) if self.content is None and self.path else self.content or b""
         except OSError:
             raise NotFound(f"the file {self.path} of the classifier is gone: load the model from where it is") from None
         if sha256(content) != self.facts.sha256:

@@ -19,11 +19,20 @@ from prood.errors import BadValue, Damaged, Mismatch, Unsupported, first_line
 from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.programs import Source, imported, in_one_line
 
+_TAKEN = {
+    "torchvision": {"name", "num_classes", "transform_input", "aux_logits", "init_weights"},
+    "timm": {"name", "num_classes"},
+    "hf": {"name", "config"},
+}
+"""What these are built from in a run, and no more: timm would open a checkpoint by its path, and fetch others."""
 _HF_FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 
 
 def build_network(kind: str, model: Mapping[str, Any]) -> nn.Module:
     """The network that a spec describes, with weights yet to be loaded. Nothing is downloaded, no foreign code run."""
+    plain = kind == "hf" or re.fullmatch(r"[\w.]+", str(model.get("name")))  # timm also takes addresses and folders
+    if not plain or not model.keys() <= _TAKEN[kind]:
+        raise Damaged(f"a run builds {kind} networks by {', '.join(sorted(_TAKEN[kind]))}, and not from {dict(model)}")
     with in_one_line(f"{kind} cannot build {model.get('name', 'the model')}"):
         return _built(kind, dict(model)).float().eval()
 

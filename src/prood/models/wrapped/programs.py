@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from prood import reading
 from prood.errors import Damaged, MissingPackage, ProodError, Unsupported, first_line
 from prood.extras import installing
 from prood.models.wrapped.archives import archive_kind, checked_export
@@ -91,7 +92,7 @@ def kind_of(path: Path, content: bytes) -> str:
 
 def content_of(path: Path) -> bytes:
     """The file as one: an ONNX graph with its weights in files beside it is put together."""
-    content = path.read_bytes()
+    content = reading.content(path)
     if path.suffix != ".onnx":
         return content
     onnx = imported("onnx", _EXPORT)

@@ -16,6 +16,8 @@ from prood.scoring.sources.tars import ARCHIVES
 
 ROWS = 10_000
 """Images of a shard: at a thousand a second, ten seconds of work are lost with a machine."""
+MOST = 1_000_000
+"""Shards of one file: what it says of its rows is not yet read."""
 FEWEST = 64
 SHARDS = 16
 """Small sets are cut into so many, for several processes to share."""
@@ -98,5 +100,9 @@ def _cut(piece: Piece, size: int) -> Iterator[Piece]:
     if piece.count is None:
         yield piece
         return
+    if piece.count > MOST * size:
+        raise Unsupported(
+            f"{piece.path} has {piece.count:,} rows, more than {MOST:,} shards of {size:,}: give more --rows"
+        )
     for start in range(0, piece.count, size):
         yield Piece(piece.kind, piece.path, start, min(size, piece.count - start), piece.column)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from prood.data.formats.members import INSIDE, picture_of
 from prood.errors import Damaged, Mismatch, Unsupported, first_line
+from prood.reading import RATIO, UNPACKED
 from prood.scoring.pictures import column_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def rows(
         groups, first, before = [], None, 0
         for group in range(file.metadata.num_row_groups):
             length = file.metadata.row_group(group).num_rows
+            _check_bytes(path, file, group, column)
             if before < start + count and before + length > start:
                 groups.append(group)
                 first = before if first is None else first
@@ -69,6 +71,20 @@ def rows(
                 place += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise Damaged(f"cannot read {path} as Parquet ({_reason(error)}): copy it again") from None
+
+
+def _check_bytes(path: str, file: pq.ParquetFile, group: int, column: str) -> None:
+    """Refuse a row group that unpacks to far more than it is."""
+    found = file.metadata.row_group(group)
+    parts = [found.column(place) for place in range(found.num_columns)]
+    parts = [one for one in parts if one.path_in_schema.split(".")[0] == column]
+    packed, unpacked = (
+        sum(getattr(one, f"total_{kind}_size") for one in parts) for kind in ("compressed", "uncompressed")
+    )
+    if unpacked > max(UNPACKED, RATIO * packed):
+        raise Damaged(
+            f"{path}: {packed:,} bytes of pictures would unpack to {unpacked:,}: write it in smaller row groups"
+        )
 
 
 def _cell(path: str, own: tuple[str, int], cell: Any, paths: bool) -> tuple[tuple[str, int | None], Any]:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from prood.data.formats.folder import ENDINGS
 from prood.data.formats.members import INSIDE
+from prood.data.formats.pictures import LARGEST
 from prood.errors import first_line
 from prood.scoring.pictures import Fault
 
@@ -30,17 +31,22 @@ def pictures(path: str, size: int) -> Iterator[tuple[list[tuple[str, int | None]
     names: list[tuple[str, int | None]] = []
     images: list[Any] = []
     fault: Fault | None = None
+    held = 0  # bytes
     try:
         with tarfile.open(path, "r|*", tarinfo=_Entry) as archive:
             for member in archive:
                 if not member.isfile() or not member.name.lower().endswith(ENDINGS):
                     continue
-                file = archive.extractfile(member)
-                images.append(b"" if file is None else file.read())
                 names.append((f"{path}{INSIDE}{member.name}", None))
-                if len(names) == size:
+                if member.size > LARGEST:  # a few kilobytes may unpack to as much as they like
+                    images.append(Fault(f"the picture has {member.size:,} bytes: at most {LARGEST:,} are read"))
+                else:
+                    file = archive.extractfile(member)
+                    images.append(b"" if file is None else file.read())
+                    held += member.size
+                if len(names) == size or held > LARGEST:
                     yield names, images
-                    names, images = [], []
+                    names, images, held = [], [], 0
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         fault = Fault(f"the archive {path} is damaged here ({first_line(error)}): what follows is lost")
     if fault is not None:

@@ -56,7 +56,7 @@ function showNumbers(answer, model) {
   if (answer.p_value !== null) {
     facts.push(["p-value", near(answer.p_value), "Of the hypothesis that the image is of the kind it knows"]);
   }
-  facts.push(["1/K", near(model.floor), "No confidence is lower: all classes equally probable"]);
+  facts.push(["a guess", near(model.floor), "1/K: no confidence is lower, all classes are equally probable"]);
   const entries = facts.map(([name, value, about]) =>
     element("div", { title: about }, element("dt", {}, name), element("dd", {}, value)),
   );

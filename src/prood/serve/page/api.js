@@ -47,12 +47,28 @@ export function picture(path, signal) {
   return request(path, { signal }, (reply) => reply.blob());
 }
 
-/** POST one image with its options. */
-export function post(path, image, options, signal) {
+/** POST one image with its options; `read` makes the answer of the reply. */
+export function post(path, image, options, signal, read = (reply) => reply.json()) {
   const body = new FormData();
   body.append("image", image, image.name ?? "image");
   const query = new URLSearchParams(options);
-  return request(`${path}?${query}`, { method: "POST", body, signal }, (reply) => reply.json());
+  return request(`${path}?${query}`, { method: "POST", body, signal }, read);
+}
+
+/** The same, where the answer is lines of JSON: each is told as it comes, and the last one returned. */
+export function follow(path, image, options, signal, each) {
+  return post(path, image, { ...options, stream: true }, signal, async (reply) => {
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    let [rest, last] = ["", {}];
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const lines = (rest + part.value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) each((last = JSON.parse(line)));
+    }
+    if (last.error) throw new Problem(sentence(last.error), { passing: true });
+    if (!last.ended) throw new TypeError("the last line is missing");
+    return last;
+  });
 }
 
 async function request(path, options, read) {
@@ -82,7 +98,7 @@ async function readable(reply, read) {
   try {
     return await read(reply);
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" || error instanceof Problem) throw error;
     throw new Problem("The answer broke off.", { passing: true });
   }
 }

@@ -64,11 +64,6 @@ class Plane {
     this.group.append(drawn("text", { x, y, "text-anchor": anchor, class: kind }, words));
   }
 
-  /** A word in the upper half, between two lines of the grid. */
-  say(words) {
-    this.text((MARGIN.left + this.right) / 2, MARGIN.top + 0.31 * (this.bottom - MARGIN.top), words, "middle");
-  }
-
   path(d, kind) {
     this.group.append(drawn("path", { d, class: kind }));
   }

@@ -34,7 +34,7 @@ export function listenForImages(chosen, failed) {
     use(event.dataTransfer.files[0]);
   });
   addEventListener("paste", (event) => {
-    if (event.target instanceof HTMLInputElement) return; // a token, perhaps
+    if (event.target instanceof HTMLInputElement) return; // a token, perhaps, or a link
     use([...event.clipboardData.files].find(({ type }) => type.startsWith("image/")));
   });
 }
@@ -50,7 +50,9 @@ export function showExamples(examples, chosen, failed) {
     if (!members.length) continue;
     const id = `examples-${kind}`;
     const group = element("div", { class: "strip", role: "group", "aria-labelledby": id }, ...members);
-    byId("examples").append(element("h3", { id }, title), group);
+    const how = new Set(examples.filter((one) => one.kind === kind).map((one) => one.how));
+    const note = element("p", { class: "note how" }, [...how].join(" "));
+    byId("examples").append(element("h3", { id }, title), group, note);
   }
   byId("examples").hidden = !buttons.length;
 
@@ -76,5 +78,5 @@ export function showExamples(examples, chosen, failed) {
     buttons.forEach((button, place) => button.setAttribute("aria-pressed", place === number));
   }
   buttons.forEach((button, number) => button.addEventListener("click", () => pick(number)));
-  return { pick, press };
+  return { pick, press, blobs, offered: examples };
 }

@@ -1,9 +1,10 @@
-// The bound over ε of one image, as far as it is known: the radius that is looked at comes first, the others later.
+// The bound over ε of one image, as far as it is known: the radius that is looked at comes first, then coarse to fine.
 
 import { post } from "./api.js";
 
 const USUAL = 0.03138; // 8/255, rounded up: the radius that most is published about
 const STEPS = { 1: 25, 2: 20, 3: 30, 4: 20, 5: 25, 6: 30, 8: 20, 10: 25 };
+const AT_ONCE = 4; // radii of a request: few enough that the curve is seen to grow
 
 /** Radii from 0 to a round number of at least twice the model's own; that and the usual one are among them. */
 export function radii(own) {
@@ -16,24 +17,40 @@ export function radii(own) {
   return [...new Set(rounded)].filter((eps) => eps <= rounded[STEPS[lead]]).sort((a, b) => a - b);
 }
 
+/** All places from 0 to `last`: both ends, then what lies in the middle of those before, and so on. */
+export function coarse(last) {
+  const found = new Set([last, 0]);
+  for (let step = last; step > 1; step = Math.ceil(step / 2)) {
+    for (let at = step; at < last; at += step) found.add(at);
+  }
+  for (let at = 1; at < last; at += 1) found.add(at);
+  return [...found];
+}
+
 export class Curve {
-  constructor(eps, image, { limits, threshold }) {
-    Object.assign(this, { eps, image, most: limits.radii, threshold });
+  constructor(eps, image, { limits, threshold, ceiling }) {
+    Object.assign(this, { eps, image, most: Math.min(AT_ONCE, limits.radii), threshold, ceiling });
     this.known = new Map();
     this.proven = new Map();
-    this.radius = -1; // that of the certificate; −1: there is none
+    this.searched = -1; // the certified radius, where it was searched; −1: there is none
   }
 
-  /** Ask for one radius, and for the largest, which holds for all of them. */
-  async begin(at, signal) {
-    await this.ask([...new Set([this.eps[at], this.eps.at(-1)])], signal);
+  /** Ask for one radius. */
+  begin(at, signal) {
+    return this.ask([this.eps[at]], signal, { radius: false });
   }
 
-  async complete(signal) {
-    const missing = this.eps.filter((eps) => !this.known.has(eps));
-    for (let start = 0; start < missing.length; start += this.most) {
-      await this.ask(missing.slice(start, start + this.most), signal, { radius: false }); // it is known by now
+  /** Ask for the others: those that `wanted()` names first. `told()` hears of each part, and may hold up the next. */
+  async complete(wanted, told, signal) {
+    const order = coarse(this.eps.length - 1);
+    while (!this.whole) {
+      const next = [wanted(), ...order].filter((at) => !this.known.has(this.eps[at]));
+      await this.ask([...new Set(next)].slice(0, this.most).map((at) => this.eps[at]), signal, { radius: false });
+      await told();
     }
+    if (this.reason !== "discriminator") return; // no rejection to prove
+    await this.ask([this.eps[wanted()]], signal);
+    await told();
   }
 
   get whole() {
@@ -41,13 +58,36 @@ export class Curve {
   }
 
   /** What is proven at the radius number `at`: what holds for a ball holds for the smaller ones inside. */
+  limit(at) {
+    return Math.min(this.ceiling, ...this.eps.slice(at).map((eps) => this.known.get(eps) ?? Infinity));
+  }
+
+  /** The same; where nothing may be changed, there is only the image itself. */
   bound(at) {
-    return Math.min(...this.eps.slice(at).map((eps) => this.known.get(eps) ?? Infinity));
+    return this.eps[at] === 0 ? Math.min(this.confidence, this.limit(at)) : this.limit(at);
+  }
+
+  computing(at) {
+    return !this.whole && this.eps[at] > 0 && !this.known.has(this.eps[at]);
+  }
+
+  /** Up to which radius rejection is known to be proven; −1: up to none. */
+  get radius() {
+    return Math.max(this.searched, ...this.eps.map((eps) => (this.proven.get(eps) ? eps : -1)));
   }
 
   /** Whether all images in that ball are provably rejected; null without a threshold. */
   rejected(at) {
     return this.threshold === null ? null : this.eps.slice(at).some((eps) => this.proven.get(eps));
+  }
+
+  /** Corners of what is drawn. Between two radii that are known, what holds at the larger one holds. */
+  corners() {
+    if (this.whole) return this.eps.map((eps, at) => [eps, this.limit(at)]);
+    return this.eps.slice(1).flatMap((eps, at) => [
+      [this.eps[at], this.limit(at + 1)],
+      [eps, this.limit(at + 1)],
+    ]);
   }
 
   async ask(eps, signal, options = {}) {
@@ -57,7 +97,7 @@ export class Curve {
       this.known.set(one, bounds[place]);
       this.proven.set(one, rejected[place]);
     });
-    this.radius = Math.max(this.radius, radius ?? -1);
+    this.searched = Math.max(this.searched, radius ?? -1);
     const { confidence, p_in, accepted, reason } = answer;
     Object.assign(this, { confidence, p_in, accepted, reason });
   }

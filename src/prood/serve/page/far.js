@@ -26,7 +26,7 @@ export class Far {
     this.chart = new Chart(byId("far-chart"), { label, height: 230, paint: (chart) => this.paint(chart), choose });
     legend("far-legend", [
       ["line bound", "confidence"],
-      ["line floor", `1/K, ${near(model.floor)}`],
+      ["line floor", `a guess, ${near(model.floor)}`],
     ]);
   }
 
@@ -60,14 +60,14 @@ export class Far {
     const { factors, confidence, p_in: inside } = this.curve;
     const [end, alpha] = [confidence.at(-1), times(factors.at(-1))];
     const there = `At α = ${alpha} it is ${near(end)}`;
-    if (end - floor < CLOSE) return `${there}, that is 1/K: it does not know, and says so.`;
+    if (end - floor < CLOSE) return `${there}, no more than a guess: it does not know, and says so.`;
     if (inside.at(-1) >= largest - 1e-6) { // none of the discriminator’s last hidden units responds
       return (
         `In this direction it ends at ${near(end)}: no unit of the discriminator’s last hidden layer responds, and ` +
         "such directions are the ones that the theorem leaves out."
       );
     }
-    return `${there}, not yet 1/K.`;
+    return `${there}, not yet a guess.`;
   }
 
   paint(chart) {

@@ -3,6 +3,7 @@
 const DIGITS = 3;
 const SCALE = 10 ** DIGITS;
 const SMALLEST = 1 / SCALE;
+export const FAINT = 0.005; // closer to a guess than this is practically no confidence
 
 /** A probability to three digits; one that is neither 0 nor 1 is not shown as such. */
 export function near(value) {
@@ -11,25 +12,23 @@ export function near(value) {
   return value.toFixed(DIGITS);
 }
 
+/** The same within a sentence. */
+export function said(value) {
+  return near(value).replace("> ", "more than ").replace("< ", "less than ");
+}
+
+/** A confidence in words where it says almost nothing or almost all, with its number. `floor` is a guess, 1/K. */
+export function plain(value, floor) {
+  if (value - floor < FAINT) return `practically no confidence (${near(value)})`;
+  if (1 - value < FAINT) return `practically certain (${near(value)})`;
+  return `a confidence of ${said(value)}`;
+}
+
 /** A bound from above, rounded up; with a digit more where it is close to `floor`, the least confidence there is. */
 export function up(value, floor) {
   const digits = value - floor < 0.01 ? DIGITS + 1 : DIGITS;
   const rounded = Math.ceil(value * 10 ** digits) / 10 ** digits;
   return Math.min(rounded, Math.max(1, value)).toFixed(digits);
-}
-
-/** A small number as 3.7·10⁻⁵, to the nearest or rounded up. */
-export function tiny(value, round = Math.round) {
-  if (!(value > 0)) return "0";
-  let exponent = Math.floor(Math.log10(value));
-  let lead = round((value / 10 ** exponent) * 10) / 10;
-  if (lead >= 10) [lead, exponent] = [1, exponent + 1];
-  return `${lead}·${power(exponent)}`;
-}
-
-/** 10⁻⁵ */
-export function power(exponent) {
-  return `10${String(exponent).replace(/./g, (mark) => (mark === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[mark]))}`;
 }
 
 /** A radius: as many digits as tell it apart, rounded down. */

@@ -17,11 +17,11 @@ export function empty(part) {
 }
 
 /** While the service works, what was there before stays, dimmed: the page does not jump under the reader's eyes. */
-export function working(state) {
+export function working(state, dimmed = state) {
   byId("main").setAttribute("aria-busy", state);
   for (const part of PARTS) {
     byId(`${part}-waiting`).textContent = state ? "Working …" : idle.get(part);
-    dim(part, state);
+    dim(part, dimmed);
   }
 }
 

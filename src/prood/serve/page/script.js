@@ -10,42 +10,59 @@ import { empty, PARTS, working } from "./parts.js";
 import { fitted, show } from "./picture.js";
 import { showPoint } from "./point.js";
 import { Proof } from "./proof.js";
+import { read, Share } from "./share.js";
 
 const HEADERS = 1024; // bytes of a request that are not the image
 const PROBLEMS = ["image-problem", "proof-problem", "curve-problem", "far-problem"];
 
-let model, proof, attack, far, examples;
-let current = new AbortController();
-let used = false; // whether an image was chosen yet
+let model, proof, attack, far, share, examples;
+let current = new AbortController(); // of the image that is shown
+let next = new AbortController(); // of the one that is asked about first
+let shown = null; // the image, its name and its example's number, if it has one
+let settled = true; // whether all that was asked about it is answered
 
-/** Ask everything about an image. An answer about an earlier one that comes late is dropped. */
+/** Ask about an image. What is shown stays until there is an answer, and for good where there is none. */
 async function use(image, name, number = null) {
-  used = true;
-  current.abort();
-  const { signal } = (current = new AbortController());
-  for (const id of PROBLEMS) complain(id, null);
-  examples?.press(number);
-  attack.use(null);
+  next.abort();
+  const { signal } = (next = new AbortController());
+  complain("image-problem", null);
   working(true);
   try {
     if (image.size + HEADERS > model.limits.body_bytes) {
       throw new Problem(`This file is too large: the service takes up to ${megabytes(model.limits.body_bytes)}.`);
     }
     const pixels = await fitted(image, model.image);
-    signal.throwIfAborted();
-    preview(pixels, name);
     const { predictions } = await post("v1/predict", image, {}, signal);
-    showAnswer(predictions[0], model);
-    await part("proof", signal, async () => {
-      await proof.load(image, signal);
-      attack.use(image);
-    });
-    await part("far", signal, () => far.load(image, pixels, signal));
-    await part("curve", signal, () => proof.complete(signal));
-    working(false);
+    signal.throwIfAborted();
+    current.abort();
+    current = next;
+    shown = { image, name, number };
+    await present(predictions[0], pixels, signal);
   } catch (error) {
-    if (!signal.aborted) fail(error, () => use(image, name, number));
+    if (signal.aborted) return;
+    working(!settled, false);
+    tell(error, () => use(image, name, number));
   }
+}
+
+/** Show the answer, and ask all the rest. What comes late, about an earlier image, is dropped. */
+async function present(answer, pixels, signal) {
+  const { image, name, number } = shown;
+  settled = false;
+  for (const id of PROBLEMS) complain(id, null);
+  examples?.press(number);
+  attack.use(null);
+  share.forget();
+  preview(pixels, name);
+  showAnswer(answer, model);
+  await part("proof", signal, async () => {
+    await proof.load(image, signal);
+    attack.use(image);
+  });
+  await part("far", signal, () => far.load(image, pixels, signal));
+  await part("curve", signal, () => proof.complete(() => attack.idle, signal));
+  settled = true;
+  working(false);
 }
 
 /** One part may fail, and the others still be shown. */
@@ -65,14 +82,6 @@ async function part(name, signal, load) {
     };
     complain(`${name}-problem`, error, again);
   }
-}
-
-/** An image that got no answer: nothing is shown of it, nor of the one before. */
-function fail(error, again) {
-  working(false);
-  PARTS.forEach(empty);
-  preview(null);
-  tell(error, again);
 }
 
 function tell(error, again) {
@@ -155,16 +164,57 @@ async function begin() {
   proof = new Proof(model);
   attack = new Attack(model, proof);
   far = new Far(model);
+  share = new Share(model, () => {
+    const example = shown.number === null ? null : examples.offered[shown.number];
+    return { image: shown.image, name: shown.image.name ?? "image.png", example, eps: proof.chosen.eps };
+  });
   listenForImages(use, tell);
   await offer();
 }
 
-/** Examples, and something to see at once: the first image that is of another kind. */
+/** Examples, and something to see at once: what a link says, else the first example of another kind that is proven. */
 async function offer() {
   const offered = await get("v1/examples").catch(() => []); // it works without
   examples = showExamples(offered, use, tell);
-  const first = offered.findIndex(({ kind }) => kind === "out");
-  if (offered.length && !used) await examples.pick(Math.max(first, 0));
+  const follow = () => followed(offered);
+  addEventListener("hashchange", follow);
+  if (follow() || !offered.length || shown) return;
+  const first = await proven(offered);
+  if (!shown) await examples.pick(first);
+}
+
+/** Whether the address said what to show. */
+function followed(offered) {
+  try {
+    const link = read(location.hash);
+    if (link === null) return false;
+    if (link.eps >= 0) proof.choose(link.eps);
+    const number = offered.findIndex(({ name }) => name === link.example);
+    if (!link.picture && number < 0) throw new Problem("The link is about an example that is not here.");
+    if (link.picture) use(link.picture, link.picture.name);
+    else examples.pick(number);
+    return true;
+  } catch (error) {
+    tell(error);
+    return false;
+  }
+}
+
+/** The first example that is provably rejected, by its number; without one, the first that is of another kind. */
+async function proven(offered) {
+  const others = [...offered.keys()].filter((number) => offered[number].kind === "out");
+  if (model.threshold !== null) {
+    for (const number of others) {
+      try {
+        const blob = await examples.blobs[number];
+        const { certificates } = await post("v1/certify", blob, { eps: model.eps, radius: false });
+        if (certificates[0].rejected[0]) return number;
+      } catch {
+        break; // whatever is wrong is told when it is picked
+      }
+    }
+  }
+  return others[0] ?? 0;
 }
 
 listenForTheme();

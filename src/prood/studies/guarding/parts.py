@@ -15,6 +15,7 @@ from prood.atomic import replacing, write_text
 from prood.data import Images, made_outliers
 from prood.errors import BadValue, Damaged
 from prood.models.confidence import needed
+from prood.reading import json_of, text
 from prood.training.guard_table import GuardTable
 
 TRAIN, HELD_BACK, CALIBRATION, TEST = "train", "held-back", "calibration", "test"
@@ -113,7 +114,7 @@ def read_parts(folder: Path) -> Parts | None:
     if not file.is_file():
         return None
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        facts = json_of(text(file))
         return Parts(folder, facts["counts"], facts["inside"], facts["outside"], facts["shared"])
     except (ValueError, KeyError, TypeError):
         raise Damaged(f"{file} is damaged: remove the folder {folder}, and the images are read again") from None
