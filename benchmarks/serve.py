@@ -71,10 +71,15 @@ def measure(options: argparse.Namespace, batch: str) -> float:
     rate = float(re.search(r"Requests/sec: +([\d.]+)", said)[1])  # type: ignore[index]
     median, worst = (_milliseconds(said, share) for share in ("50%", "99%"))
     failed = sum(int(number) for number in re.findall(r"(?:Non-2xx.*: |connect |read |write |timeout )(\d+)", said))
-    counts = re.findall(r'prood_batch_rows_(?:sum|count)\{work="(?:predict|bound)"\} ([\d.]+)', metrics)
+    passed = {
+        kind: sum(
+            map(float, re.findall(rf'prood_batch_rows_{kind}\{{[^}}]*work="(?:predict|bound)"\}} (\S+)', metrics))
+        )
+        for kind in ("sum", "count")
+    }
     print(
         f"batch {batch:>3}: {rate:7.1f} requests/s, p50 {median:.1f} ms, p99 {worst:.1f} ms, {failed} failed, "
-        f"{float(counts[0]) / float(counts[1]):.1f} rows a pass, exit code {code}",
+        f"{passed['sum'] / passed['count']:.1f} rows a pass, exit code {code}",
         flush=True,
     )
     return rate

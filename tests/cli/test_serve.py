@@ -28,7 +28,7 @@ def served(monkeypatch):
     """What would be served: everything but the loop that waits for requests."""
     calls = []
     monkeypatch.setattr(
-        server, "serve", lambda *given, bound, **options: (bound.close(), calls.append((given, options)))
+        server, "serve_app", lambda app, bound, **options: (bound.close(), calls.append((app, options)))
     )
     return calls
 
@@ -49,24 +49,27 @@ def test_it_says_what_where_and_with_which_limits(run, served):
     assert "page      http://localhost:" in said
     assert "/docs" in said
     assert "secret" not in said
-    (((detector, options, about), rest),) = served
+    ((app, rest),) = served
+    options, service = app.house.options, app.house.model("run").service
+    detector, about = service.detector, service.about
     assert (options.batch, options.rate, options.images, options.token) == (5, 2.5, 3, "secret")
     assert set(options.hosts) == {"localhost", "127.0.0.1", "::1"}
     assert (detector.threshold, about.eps, detector.accept) == (0.7, 0.1, 0.95)
-    assert rest == {"host": "127.0.0.1", "last": True}
+    assert rest == {"last": True}
 
 
 def test_a_threshold_of_ones_own_has_no_rate(run, served):
     said = call(run, "--port", 0, "--threshold", 0.9, "--allow-host", "box", PROOD_TOKEN="")
     assert "rejects below a confidence of 0.9\n" in said
-    (((detector, options, _), _),) = served
+    ((app, _),) = served
+    detector, options = app.house.model(None).service.detector, app.house.options
     assert (detector.threshold, detector.accept, options.token) == (0.9, None, None)
     assert "box" in options.hosts
 
 
 def test_beyond_this_machine_it_warns(run, served):
     assert "anybody who reaches 0.0.0.0" in call(run, "--port", 0, "--host", "0.0.0.0", PROOD_TOKEN="")
-    assert served[0][0][1].hosts is None
+    assert served[0][0].house.options.hosts is None
 
 
 @pytest.mark.parametrize(
@@ -80,13 +83,21 @@ def test_beyond_this_machine_it_warns(run, served):
         (["RUN", "--name", "a/b"], "cannot be reached with the name 'a/b'"),
         (["RUN", "--name", ".."], r"cannot be reached with the name '\.\.'"),
         (["RUN", "--name", ""], "cannot be reached with the name ''"),
+        (["RUN", "RUN"], "two models are called run"),
+        (["a=RUN", "a=RUN"], "two models are called a"),
+        (["=RUN"], "cannot be reached with the name ''"),
+        (["a=no-such-run"], "there is no model at no-such-run"),
+        (["a=RUN", "b=RUN", "--name", "c"], "--name is for one model"),
+        (["a=RUN", "b=RUN", "--threshold", "0.5"], "--threshold is for one model"),
+        (["RUN", "--monitor", "m"], "run has no calibration to compare arrivals with"),
+        (["RUN", "--admin-token-file", "none"], "cannot read the token in none"),
         (["RUN", "--threads", "100000"], "--threads 100000 is more than this machine's [0-9]+ cores"),
     ],
 )
 def test_what_is_wrong_is_one_line(run, served, words, said):
     with server.bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        given = [{"RUN": run, "TAKEN": port}.get(word, word) for word in words]
+        given = [port if word == "TAKEN" else word.replace("RUN", str(run)) for word in words]
         with pytest.raises(ProodError, match=said):
             call(*given, *([] if "TAKEN" in words else ["--port", 0]))
     assert not served
@@ -115,6 +126,20 @@ def test_as_many_threads_as_cores_are_taken(run, served, monkeypatch, prood):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", taken.append)
     call(run, "--port", 0, "--threads", 2, "--name", "other")
-    assert (taken, served[0][0][2].name) == ([2], "other")
+    assert (taken, list(served[0][0].house.models)) == ([2], ["other"])
     code, _, said = prood("serve", run, "--port", 0, "--threads", 3)
     assert (code, said.count("\n"), taken) == (2, 1, [2])
+
+
+def test_several_models_are_read_again_as_they_were_read(run, served, tmp_path):
+    other = tmp_path / "odd=name"
+    run.with_name("odd=name").mkdir()
+    (other / MODEL_FILE).write_bytes((run / MODEL_FILE).read_bytes())
+    said = call(f"digits={run}", other, "--port", 0, PROOD_ADMIN_TOKEN="admin")
+    assert said.count("serving ") == 2
+    ((app, _),) = served
+    house = app.house
+    assert list(house.models) == list(house.sources) == ["digits", "odd=name"]
+    assert (house.options.admin_token, house.options.token) == ("admin", None)
+    detector, about = house.sources["digits"]()
+    assert (detector.threshold, about.name, about.eps) == (0.7, "digits", 0.1)

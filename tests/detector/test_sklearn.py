@@ -7,6 +7,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
+from sklearn.utils import get_tags
 
 from prood.detector.sklearn import OutlierDetector
 
@@ -91,3 +92,23 @@ def test_its_scores_rank(detector, arrays):
         [estimator.decision_function(arrays[:100]), estimator.decision_function(255 - arrays[:100])]
     )
     assert roc_auc_score(truth, decisions) == roc_auc_score(truth, scores)
+
+
+def test_its_tags_say_that_it_takes_images(detector):
+    tags = get_tags(OutlierDetector(detector))
+    assert tags.estimator_type == "outlier_detector"
+    found = tags.input_tags
+    assert (found.two_d_array, found.three_d_array, found.positive_only, found.sparse) == (False, True, True, False)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "floats", "table", "last"])
+def test_images_that_cannot_be_written_to_pass_without_a_warning(detector, arrays, kind, recwarn):
+    some = arrays[:200] if kind in ("bytes", "last") else (arrays[:200] / 255).astype(np.float32)
+    some = some.reshape(200, -1) if kind == "table" else np.moveaxis(some, 1, -1) if kind == "last" else some
+    expected = OutlierDetector(detector).fit(some).score_samples(some)
+    some.flags.writeable = False
+    estimator = OutlierDetector(detector).fit(some)
+    assert (estimator.score_samples(some) == expected).all()
+    if kind == "bytes":
+        assert estimator.detector_.predict(some[0]).score == pytest.approx(expected[:1], abs=1e-4)
+    assert not [one for one in recwarn if "writable" in str(one.message)]

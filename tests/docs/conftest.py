@@ -169,8 +169,8 @@ def runner(
             check(words)  # it was made before, from the same weights
             shutil.copy(exported[key], words[3])
         elif words[0] == "curl":
-            answered = subprocess.run([*words, "-sS", "--fail"], capture_output=True, text=True, timeout=60)
-            assert answered.returncode == 0, answered.stderr
+            answered = subprocess.run([*words, "-sS", "--fail-with-body"], capture_output=True, text=True, timeout=60)
+            assert answered.returncode == 0, f"{answered.stderr} {answered.stdout}"
         else:
             words = [*words, *SMALL.get(words[1], []), *SMALL.get(" ".join(words[1:3]), [])]
             monkeypatch.setattr(sys, "argv", words)

@@ -9,12 +9,13 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from fastapi import FastAPI
 from PIL import Image
 
 from prood.detector import Detector
 from prood.models import ProoD, discriminator, small
 from prood.serve import About, Options, create_app
+from prood.serve.app import Application
+from prood.serve.service import Service
 
 NAMES = tuple("abcdefgh")
 
@@ -65,12 +66,17 @@ def encoded(picture: np.ndarray, kind: str = "PNG", **options: object) -> bytes:
 class Client:
     """Requests to an application without a socket, on a loop of its own; `many` are sent at once."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Application) -> None:
         self.app, self.loop = app, asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60)
+
+    @property
+    def service(self) -> Service:
+        """Of the first model."""
+        return self.app.house.model(None).service
 
     def request(self, method: str, path: str, **options: object) -> httpx.Response:
         return self.many([(method, path, options)])[0]
@@ -90,9 +96,13 @@ class Client:
 
         return asyncio.run_coroutine_threadsafe(send(), self.loop).result(120)
 
+    def warm(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.service.warm(), self.loop).result(60)
+
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self.http.aclose(), self.loop).result(20)
-        self.app.state.service.close()
+        for model in self.app.house.models.values():
+            model.service.close()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(20)
         self.loop.close()

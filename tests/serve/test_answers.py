@@ -219,10 +219,11 @@ def test_requests_that_come_together_share_passes_and_keep_their_answers(service
         assert answers[place - 1].json()["predictions"][0]["confidence"] <= found["upper_bound"][0]
     text = client.get("/metrics").text
     passes = {line.split()[0]: float(line.split()[1]) for line in text.splitlines() if not line.startswith("#")}
-    assert passes['prood_batch_rows_sum{work="predict"}'] == 50
-    assert passes['prood_batch_rows_count{work="predict"}'] < 20
+    assert passes['prood_batch_rows_sum{model="small",work="predict"}'] == 50
+    assert passes['prood_batch_rows_count{model="small",work="predict"}'] < 20
     # The steps of ten searches for a radius are among them.
-    assert passes['prood_batch_rows_sum{work="bound"}'] > 2 * passes['prood_batch_rows_count{work="bound"}']
+    rows, count = (passes[f'prood_batch_rows_{one}{{model="small",work="bound"}}'] for one in ("sum", "count"))
+    assert rows > 2 * count
 
 
 @pytest.mark.slow
@@ -270,7 +271,7 @@ def test_not_even_one_that_can_be_read(service, pictures, tmp_path):
 
 def test_an_attack_does_not_outlive_its_request(detector, images):
     """A server that has no more time cancels what is left; the attack must not hold up the end then."""
-    service = create_app(detector).state.service
+    service = create_app(detector).house.model(None).service
 
     async def main():
         work = asyncio.ensure_future(last(service.attack(images[0], 0.02, 5_000, "guarded")))

@@ -14,11 +14,10 @@ from prood.errors import Damaged, ProodError
 from prood.models import MODEL_FILE, save
 from prood.models.confidence import confidence_of
 from prood.models.joint import confidence_logit
-from prood.serve import About, Options
+from prood.serve import About, Options, create_app
 from prood.serve.answer import last
 from prood.serve.gallery import LIST, Gallery, Picture, gallery_of
 from prood.serve.server import loaded
-from prood.serve.service import Service
 
 
 def lines(answered):
@@ -62,7 +61,7 @@ def test_the_classifier_alone_accepts_as_large_a_share_as_the_model(service, det
 
 
 def test_an_attack_ends_with_what_it_has_before_the_deadline(detector, images):
-    service = Service(detector, Options(deadline_s=1.0, attack_steps=10**6), About())
+    service = create_app(detector, Options(deadline_s=1.0, attack_steps=10**6), About()).house.model(None).service
     found = asyncio.run(last(service.attack(images[0], 0.02, 10**6, "guarded")))
     assert found["ended"] == "time"
     assert 1 < len(found["confidence"]) < 10**6

@@ -34,7 +34,7 @@ class Slow:
 def batcher(lanes=None, *, batch=8, wait_ms=0.0, known=True, **limits):
     """With `known`, passes of this size were seen before, and cost next to nothing."""
     options = Options(batch=batch, wait_ms=wait_ms, **limits)
-    found = Batcher(lanes or {"double": double}, options, Turns(), lambda lane, rows: None)
+    found = Batcher(lanes or {"double": double}, options, Turns(), lambda *told: None)
     for lane in found._lanes.values() if known else ():
         lane.cost.add(batch, 1e-6)
     return found

@@ -17,7 +17,7 @@ import pytest
 
 from prood.errors import BadValue, NoAccess, Unsupported
 from prood.models import MODEL_FILE, save
-from prood.serve import About, Options
+from prood.serve import About, Options, create_app
 from prood.serve.connection import ACCEPTED, RESERVE, Quiet, descriptors
 from prood.serve.server import announcement, bind, hosts_for, is_loopback, loaded, make_server, read_token
 
@@ -173,10 +173,11 @@ def test_work_ends_when_its_client_hangs_up(start, files, path):
     port = start(wait_ms=60_000, attack_steps=100_000)
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(head(len(files[0]), path=path) + files[0])
-        until_metric(port, "prood_attacks 1" if b"attack" in path else "prood_queue_rows 1")
-    until_metric(port, f'path="{path.partition(b"?")[0].decode()}",status="499"}} 1')
-    for gauge in ("prood_queue_rows 0", "prood_attacks 0", "prood_queue_seconds 0", "prood_requests_in_flight 1"):
-        until_metric(port, gauge)
+        until_metric(port, f'prood_{"attacks" if b"attack" in path else "queue_rows"}{{model="small"}} 1.0')
+    until_metric(port, f'path="{path.partition(b"?")[0].decode()}",status="499"}} 1.0')
+    for gauge in ("queue_rows", "attacks", "queue_seconds"):
+        until_metric(port, f'prood_{gauge}{{model="small"}} 0.0')
+    until_metric(port, "prood_requests_in_flight 1.0")
 
 
 def once(path):
@@ -263,7 +264,7 @@ def test_sigterm_finishes_what_was_accepted(run, files):
         clients = [threading.Thread(target=lambda: answers.append(exchange(port, sent))) for _ in range(3)]
         for client in clients:
             client.start()
-        until_metric(port, "prood_queue_rows 3")
+        until_metric(port, 'prood_queue_rows{model="small"} 3.0')
         os.kill(server.pid, signal.SIGTERM)
         until_status(port, 503)  # not ready, and …
         answers.append(exchange(port, sent))  # … still there
@@ -285,7 +286,7 @@ def test_the_time_to_finish_is_kept(run, files):
         sent = head(len(files[0])) + files[0]
         client = threading.Thread(target=lambda: answers.append(exchange(port, sent)))
         client.start()
-        until_metric(port, "prood_queue_rows 1")
+        until_metric(port, 'prood_queue_rows{model="small"} 1.0')
         begun = time.monotonic()
         os.kill(server.pid, signal.SIGTERM)
         assert server.wait(30) == 0
@@ -328,15 +329,15 @@ def test_what_is_loaded_and_announced(run, detector, tmp_path):
     assert (about.name, about.eps, found.accept, found.threshold) == ("small", 0.03, 0.9, 0.5)
     assert loaded(run / MODEL_FILE)[1].name == "model"
     assert loaded(run, name="mine")[1].name == "mine"
-    said = "\n".join(announcement(found, about, Options(), "0.0.0.0", 80))
+    said = "\n".join(announcement(create_app(found, Options(), about), "0.0.0.0", 80))
     assert "anybody who reaches 0.0.0.0 may use it" in said
-    assert "warning" not in "\n".join(announcement(found, about, Options(token="x"), "0.0.0.0", 80))
-    assert "warning" not in "\n".join(announcement(found, about, Options(), "127.0.0.1", 80))
-    assert "http://[::1]:80/docs" in "\n".join(announcement(found, about, Options(), "::1", 80))
+    assert "warning" not in "\n".join(announcement(create_app(found, Options(token="x"), about), "0.0.0.0", 80))
+    assert "warning" not in "\n".join(announcement(create_app(found, Options(), about), "127.0.0.1", 80))
+    assert "http://[::1]:80/docs" in "\n".join(announcement(create_app(found, Options(), about), "::1", 80))
     found.accept = 0.996
-    assert "(accepts 99.6% of" in announcement(found, about, Options(), "127.0.0.1", 80)[0]
+    assert "(accepts 99.6% of" in announcement(create_app(found, Options(), about), "127.0.0.1", 80)[0]
     detector_alone = type(detector)(detector.model)
-    assert "no threshold" in announcement(detector_alone, about, Options(), "127.0.0.1", 80)[0]
+    assert "no threshold" in announcement(create_app(detector_alone, Options(), about), "127.0.0.1", 80)[0]
     save(detector.model.discriminator, tmp_path / MODEL_FILE)
     with pytest.raises(Unsupported):
         loaded(tmp_path)

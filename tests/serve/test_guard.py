@@ -6,6 +6,7 @@ import pytest
 
 from prood.errors import BadValue
 from prood.serve.guard import BURST_S, CLIENTS, Rates, host_name
+from prood.serve.lines import Lines
 from prood.serve.options import Options
 
 IMAGE = {"content-type": "image/png"}
@@ -93,10 +94,10 @@ def test_a_bucket_is_filled_again_and_others_have_their_own():
 
 def test_while_it_drains_it_is_not_ready_and_still_answers(client, files):
     """A balancer needs a moment to notice; and whoever is answered is told to come back by another connection."""
-    service = client.app.state.service
+    house = client.app.house
     assert client.get("/healthz").json() == {"status": "ok"}
     assert "connection" not in client.get("/v1/model").headers
-    service.draining = True
+    house.draining = True
     answered = client.picture("/v1/predict", files[0])
     assert (answered.status_code, answered.headers["connection"]) == (200, "close")
     assert (client.get("/healthz").status_code, client.get("/healthz").json()) == (503, {"status": "draining"})
@@ -107,7 +108,7 @@ def test_while_it_drains_it_is_not_ready_and_still_answers(client, files):
 
 
 def test_readiness_notices_a_model_that_is_stuck(client, files, monkeypatch):
-    monkeypatch.setattr(type(client.app.state.service.batcher), "stuck", True)
+    monkeypatch.setattr(type(client.service.batcher), "stuck", True)
     assert client.get("/healthz").json() == {"status": "stuck"}
     assert client.get("/v2/health/ready").status_code == 503
     assert client.get("/v2/health/live").status_code == 200
@@ -128,7 +129,7 @@ def test_a_request_has_a_deadline(refused, service, files, monkeypatch):
     client = service(deadline_s=0.2, wait_ms=10_000)
     assert client.picture("/v1/predict", files[0]).status_code == 200  # the first one shows what a pass costs
     refused(client.picture("/v1/predict", files[0]), 503, "longer than 0.2 seconds")
-    assert client.app.state.service.batcher.waiting == 0
+    assert client.service.batcher.waiting == 0
 
 
 def test_every_answer_has_an_id(client):
@@ -142,7 +143,8 @@ def test_the_access_log_is_json(service, files, caplog):
     with caplog.at_level("INFO", "prood.access"):
         client.post("/v1/predict", content=files[0], headers=IMAGE | {"x-request-id": "one"})
         client.get('/a"b%0Ac')
-    first, second = (json.loads(record.message) for record in caplog.records if record.name == "prood.access")
+    lines = [Lines().format(record) for record in caplog.records if record.name == "prood.access"]
+    first, second = map(json.loads, lines)
     assert (first["id"], first["path"], first["status"], first["method"]) == ("one", "/v1/predict", 200, "POST")
     assert 0 < first["seconds"] < 60
     assert second["status"] == 404

@@ -29,6 +29,11 @@ def test_what_there_is(client):
     assert client.get("/v2/health/ready").json() == {"ready": True}
     assert client.get("/v2/models/small/ready").json() == {"name": "small", "ready": True}
     found = client.get("/v2/models/small").json()
+    (version,) = found["versions"]
+    assert client.get(f"/v2/models/small/versions/{version}").json() == found
+    assert client.get(f"/v2/models/small/versions/{version}/ready").json()["ready"] is True
+    assert client.get("/v2/models/small/versions/0").status_code == 404
+    assert "binary_tensor_data" in client.get("/v2").json()["extensions"]
     assert found["inputs"] == [{"name": "images", "datatype": "FP32", "shape": [-1, 1, 28, 28]}]
     assert [one["name"] for one in found["outputs"]] == [
         "label", "probabilities", "confidence", "p_in", "accepted", "reason", "upper_bound"
@@ -47,6 +52,7 @@ def test_inference_is_the_detectors(client, detector, images, pictures):
     answered = client.post("/v2/models/small/infer", json=body)
     assert answered.json()["id"] == "seven"
     assert answered.json()["model_name"] == "small"
+    assert answered.json()["model_version"] == client.get("/v1/model").json()["fingerprint"]
     kinds = {one["name"]: one["datatype"] for one in answered.json()["outputs"]}
     assert kinds == {
         "label": "INT64",
@@ -106,7 +112,7 @@ GOOD = {"name": "images", "shape": [1, 1, 28, 28], "datatype": "FP32", "data": [
         ({"shape": [-1, 1, 28, 28]}, "N is 1 or more"),
         ({"shape": [1, 3, 28, 28]}, "the shape is [N, 1, 28, 28]"),
         ({"shape": [2, 1, 28, 28]}, "no list of 1568 numbers"),
-        ({"data": None}, "binary extension is not supported"),
+        ({"data": None}, "or as bytes with the header"),
         ({"data": [[0.5] * 28] * 27 + [[0.5]]}, "flat or nested as the shape says"),
         ({"data": [[0.5] * 392] * 2}, "flat or nested as the shape says"),
         ({"data": ["0.5"] * 784}, "no list of 784 numbers"),
@@ -133,7 +139,10 @@ def test_inputs_that_are_none(client, change, said):
         ({"inputs": [GOOD], "outputs": [{"name": "energy"}]}, "there is no output 'energy'"),
         ({"inputs": [GOOD], "outputs": [{"name": "upper_bound"}]}, "there is no output 'upper_bound'"),
         ({"inputs": [GOOD], "outputs": ["confidence"]}, "a list of objects with a name"),
-        ({"inputs": [GOOD], "outputs": [{"name": "p_in", "parameters": {"binary_data": True}}]}, "binary extension"),
+        ({"inputs": [GOOD], "outputs": [{"name": "p_in", "parameters": {"binary_data": 1}}]}, "true or false"),
+        ({"inputs": [GOOD], "outputs": [{"name": "p_in", "parameters": []}]}, "parameters is an object"),
+        ({"inputs": [GOOD], "parameters": {"binary_data_output": "yes"}}, "true or false"),
+        ({"inputs": [GOOD | {"parameters": {"binary_data_size": 3136}}]}, "no header Inference-Header-Content-Length"),
     ],
 )
 def test_requests_that_are_none(client, body, said):
@@ -142,15 +151,13 @@ def test_requests_that_are_none(client, body, said):
     assert said in answered.json()["error"]
 
 
-def test_limits_and_the_binary_extension(service):
+def test_limits(service):
     client = service(images=2)
     many = GOOD | {"shape": [3, 1, 28, 28], "data": [0.5] * 3 * 784}
     assert client.post("/v2/models/small/infer", json={"inputs": [many]}).status_code == 413
-    headers = {"Inference-Header-Content-Length": "10", "content-type": "application/octet-stream"}
-    answered = client.post("/v2/models/small/infer", content=b"x" * 20, headers=headers)
-    assert (answered.status_code, "binary extension" in answered.text) == (400, True)
-    answered = client.post("/v2/models/small/infer", content=b"x", headers={"content-type": "image/png"})
-    assert answered.status_code == 415
+    for kind in ("image/png", "application/octet-stream"):
+        answered = client.post("/v2/models/small/infer", content=b"x", headers={"content-type": kind})
+        assert answered.status_code == 415
     repeated = client.post("/v2/models/small/infer", json={"inputs": [GOOD], "outputs": [{"name": "p_in"}] * 9})
     assert [one["name"] for one in repeated.json()["outputs"]] == ["p_in"]
 

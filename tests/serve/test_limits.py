@@ -216,7 +216,7 @@ def test_bytes_in_flight_are_limited(refused, service, files):
     async def main():
         gate, http = asyncio.Event(), client.http
         first = asyncio.ensure_future(http.post("/v1/predict", content=held(gate), headers=IMAGE))
-        while not client.app.state.service.intake.held.bytes:
+        while not client.service.intake.held.bytes:
             await asyncio.sleep(0.01)
         full = await http.post("/v1/predict", content=large, headers=IMAGE)
         small = await http.post("/v1/predict", content=files[0], headers=IMAGE)
@@ -226,7 +226,7 @@ def test_bytes_in_flight_are_limited(refused, service, files):
     first, full, small = asyncio.run_coroutine_threadsafe(main(), client.loop).result(60)
     refused(full, 503, "too many large requests")
     assert (first.status_code, small.status_code) == (200, 200)
-    assert client.app.state.service.intake.held.bytes == 0
+    assert client.service.intake.held.bytes == 0
 
 
 def test_the_pictures_of_a_request_have_a_limit_together(refused, service):

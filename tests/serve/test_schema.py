@@ -43,7 +43,7 @@ def test_every_address_is_described_with_its_answers(client):
         for method, operation in operations.items():
             answers = operation["responses"]
             assert "422" not in answers, path
-            if method == "post":
+            if method == "post" and not path.startswith("/v2/repository"):
                 assert {"200", "400", "401", "403", "408", "413", "415", "429", "503"} <= answers.keys()
                 content = operation["requestBody"]["content"]
                 assert "application/json" in content
@@ -85,10 +85,10 @@ def test_the_page_of_the_interface_is_made_from_it_and_needs_nothing_else(client
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", range(16))
+@pytest.mark.parametrize("place", range(20))
 def test_made_up_requests_get_answers_as_described(described, place):
     operations = [found.ok() for found in described.get_all_operations()]
-    assert len(operations) == 16  # one test each
+    assert len(operations) == 20  # one test each
 
     @settings(
         max_examples=EXAMPLES,

@@ -1,16 +1,23 @@
 """prood wrap, serve: models in use"""
 
+from __future__ import annotations
+
 import os
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Device, Discriminator, JointModel, TrustCode
+from prood.cli.options import Device, Discriminator, JointModels, TrustCode
 from prood.errors import BadValue
+
+if TYPE_CHECKING:
+    from prood.detector import Detector
+    from prood.serve.house import Source
+    from prood.serve.options import About
 
 
 def wrap(
@@ -123,13 +130,17 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 def serve(
-    run: JointModel,
+    runs: JointModels,
     host: Annotated[str, Option(help="Address to listen on; the default is reached from this machine only.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
     token_file: Annotated[
         Path | None, Option(help="Ask for the bearer token in this file; else that in $PROOD_TOKEN, if set.")
+    ] = None,
+    admin_token_file: Annotated[
+        Path | None,
+        Option(help="Bearer token that loads and unloads models. Default: $PROOD_ADMIN_TOKEN; without it, nobody may."),
     ] = None,
     allow_host: Annotated[
         list[str] | None, Option(help="Another name by which the service may be called; may be repeated.")
@@ -152,10 +163,14 @@ def serve(
     threads: Annotated[int | None, Option(help="Processor cores for the model; else all.", min=1)] = None,
     device: Device = None,
     trust_code: TrustCode = False,
-    access_log: Annotated[bool, Option(help="Write a line of JSON for every request.")] = False,
+    access_log: Annotated[bool, Option(help="Log as JSON, with a line for every request.")] = False,
+    monitor: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Keep what each model's monitor has seen in FOLDER/NAME.json.")
+    ] = None,
 ) -> None:
-    """Serve a detector over HTTP, with a page to try it: predict, certify, attack.
+    """Serve one detector or several over HTTP, with a page to try it: predict, certify, attack.
 
+    Several models are given as NAME=RUN; requests that name none go to the first. SIGHUP reads all of them again.
     Requests that come together share a forward pass. ctrl-C or SIGTERM finishes what was accepted. Beyond this machine
     (--host 0.0.0.0) use a token, and a proxy that speaks TLS. docs/serving.md has the addresses and the limits.
     """
@@ -165,8 +180,8 @@ def serve(
     import torch
 
     from prood import processes
-    from prood.certification.certify import certifier
     from prood.serve import server
+    from prood.serve.app import Application
     from prood.serve.options import Options
 
     cores = os.cpu_count() or 1
@@ -187,17 +202,39 @@ def serve(
         grace_s=grace_s,
         drain_s=drain_s,
         token=server.read_token(token_file),
+        admin_token=server.read_token(admin_token_file, server.ADMIN_VARIABLE),
         hosts=server.hosts_for(host, tuple(allow_host or ())),
         access_log=access_log,
+        monitor=monitor,
     )
-    detector, about = server.loaded(run, device=str(processes.device(device)), name=name)
-    if threshold is not None:
-        detector.threshold = threshold
-    certificate = certifier(detector, run, about.name)
-    about = replace(about, price=_price(run, detector.threshold), certificate=certificate)
+    sources = {
+        own: _source(run, own, str(processes.device(device)), threshold)
+        for own, run in server.named(runs, name).items()
+    }
+    if threshold is not None and len(sources) > 1:
+        raise BadValue("--threshold is for one model: calibrate each of several with 'prood calibrate'")
+    app = Application(options)
+    for source in sources.values():
+        app.house.add(*source())
+    app.house.sources.update(sources)
     bound = server.bind(host, port)
-    print(*server.announcement(detector, about, options, host, bound.getsockname()[1]), sep="\n", flush=True)
-    server.serve(detector, options, about, host=host, bound=bound, last=True)
+    print(*server.announcement(app, host, bound.getsockname()[1]), sep="\n", flush=True)
+    server.serve_app(app, bound, last=True)
+
+
+def _source(run: str, name: str, device: str, threshold: float | None) -> Source:
+    """How a model is read, at the start and again."""
+    from prood.certification.certify import certifier
+    from prood.serve import server
+
+    def read() -> tuple[Detector, About]:
+        detector, about = server.loaded(run, device=device, name=name)
+        if threshold is not None:
+            detector.threshold = threshold
+        certificate = certifier(detector, run, about.name)
+        return detector, replace(about, price=_price(run, detector.threshold), certificate=certificate)
+
+    return read
 
 
 def _price(run: str, threshold: float | None) -> tuple[dict[str, float | None], ...]:

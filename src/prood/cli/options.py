@@ -80,6 +80,23 @@ ImageNames = Annotated[
 JointModel = Annotated[
     str, Argument(callback=there, help=f"Run or file of a joint model, or a shipped one ({listed()}).")
 ]
+
+
+def _all_there(runs: list[str]) -> list[str]:
+    for run in runs:
+        _, is_, place = run.partition("=")
+        there(place if is_ and not Path(run).exists() else run)
+    return runs
+
+
+JointModels = Annotated[
+    list[str],
+    Argument(
+        metavar="[NAME=]RUN…",
+        callback=_all_there,
+        help=f"Run or file of a joint model, or a shipped one ({listed()}).",
+    ),
+]
 Method = Annotated[
     str | None,
     Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."),

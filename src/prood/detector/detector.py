@@ -17,6 +17,7 @@ from prood.detector.answers import Prediction, Proof
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Spent, gated, schedule_of, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
+from prood.detector.monitor import Monitor
 from prood.detector.outputs import Outputs, classes_of, model_of, outputs_of, outputs_over, probabilities
 from prood.detector.rule import Rule
 from prood.errors import Mismatch, Unsupported, warn
@@ -98,10 +99,7 @@ class Detector:
         self.rule = self.rule.at(threshold)
         self.calibration = self.accept = None
 
-    @property
-    def tpr(self) -> float | None:
-        """`accept` by its name before."""
-        return self.accept
+    tpr = property(lambda self: self.accept, doc="`accept` by its name before.")
 
     @property
     def p_in_threshold(self) -> float | None:
@@ -153,6 +151,10 @@ class Detector:
         self.threshold = calibration.threshold
         self.calibration, self.accept = calibration, calibration.accept
 
+    def monitor(self, file: Path | str | None = None, *, false_alarms: float | None = None) -> Monitor:
+        """Tests, image by image, whether arrivals still look like the calibration images; `file` keeps its state."""
+        return Monitor(self.calibration, file=file, false_alarms=false_alarms)
+
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
         found = self._outputs(images, batch)
@@ -185,8 +187,7 @@ class Detector:
         searched up to the whole of [0, 1]^d: about twenty more bounds for each. Without a threshold there is only the
         bound.
         """
-        asked = radius_of(eps, options.get("norm", "linf"))
-        found, radii = [np.zeros(0)], [np.zeros(0)]
+        asked, found, radii = radius_of(eps, options.get("norm", "linf")), [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
             bound = self.upper_bound(stack, asked, **options)
             found.append(bound)

@@ -36,7 +36,7 @@ Shape = tuple[int, int, int]
 One: TypeAlias = Tensor | NDArray[Any] | Image.Image | Path | str | ImageSet
 Images: TypeAlias = One | Sequence[One] | Mapping[str, Any] | Iterable[Any]
 
-_Row = Tensor | Image.Image | Path | bytes
+_Row = Tensor | NDArray[Any] | Image.Image | Path | bytes
 
 
 def read(images: Images, shape: Shape, *, batch: int) -> Iterator[Tensor]:
@@ -59,7 +59,7 @@ def _rows(images: Images, shape: Shape) -> Iterable[_Row]:
     if isinstance(images, ImageSet):
         images = images.images
     if isinstance(images, np.ndarray):
-        return list(_channels_first(images, shape))
+        return _channels_first(images, shape)
     if isinstance(images, Tensor):
         return list(_checked(images, tuple(images.shape), shape))
     if isinstance(images, str | Path):
@@ -81,8 +81,8 @@ def _rows(images: Images, shape: Shape) -> Iterable[_Row]:
     raise BadValue(f"images come as {known}, not as {type(images)}")
 
 
-def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
-    """A batch of images as a tensor, from an array in either order of the axes."""
+def _channels_first(array: NDArray[Any], shape: Shape) -> list[_Row]:
+    """Images of an array in either order of the axes."""
     channels, height, width = shape
     if array.shape[-3:] == (height, width, channels) and channels in (1, 3) and array.dtype == np.uint8:
         if array.shape[-3:] == shape:
@@ -91,10 +91,15 @@ def _channels_first(array: NDArray[Any], shape: Shape) -> Tensor:
             )
         array = np.moveaxis(array, -1, -3)
     try:
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        kind = torch.from_numpy(np.empty(0, array.dtype)).dtype
     except TypeError:
         raise BadValue(f"pixels are uint8 or floating point, not {array.dtype}") from None
-    return _checked(tensor, array.shape, shape)
+    if array.flags.writeable:
+        return list(_checked(torch.from_numpy(np.ascontiguousarray(array)), array.shape, shape))
+    # Torch warns of memory that it must not write to. Each image is copied when its turn comes, and the rest may stay
+    # on disk, where such arrays often lie.
+    images = _checked(torch.empty(array.shape, dtype=kind, device="meta"), array.shape, shape)
+    return list(array.reshape(images.shape))
 
 
 def _checked(images: Tensor, given: tuple[int, ...], shape: Shape) -> Tensor:
@@ -135,6 +140,8 @@ def _pixels(row: _Row, shape: Shape) -> Tensor:
             row = fit(plain(row), shape)
         except (ValueError, OSError, SyntaxError) as error:  # SyntaxError: how Pillow calls a damaged PNG
             raise Unsupported(f"cannot use the Pillow image of mode {row.mode}: {error}") from None
+    elif isinstance(row, np.ndarray):
+        row = torch.from_numpy(row.copy())
     row = row.detach().cpu()
     return row.float() / 255 if row.dtype == torch.uint8 else row.float()
 

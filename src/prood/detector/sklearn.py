@@ -64,6 +64,13 @@ class OutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         # Where confidences round to the threshold, they are accepted, though their scores may be a little below.
         return np.where(found.accepted, np.maximum(above, 0), np.minimum(above, -np.finfo(np.float64).tiny))
 
+    def __sklearn_tags__(self) -> Any:
+        """X is images, (N, C, H, W), with pixels that are not negative. A table is only another way to pass them."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        tags.input_tags.positive_only = True
+        return tags
+
     def _predict(self, X: Any) -> Prediction:
         check_is_fitted(self)
         return self.detector_.predict(self._images(X), batch=self.batch)

@@ -25,4 +25,4 @@ def __getattr__(name: str) -> Any:
 
 
 def check_packages() -> None:
-    require_packages("serve", "fastapi", "uvicorn", "python_multipart", what="the service")
+    require_packages("serve", "fastapi", "uvicorn", "python_multipart", "prometheus_client", what="the service")

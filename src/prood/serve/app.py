@@ -1,7 +1,6 @@
 """The application: the addresses of /v1 and the others, the guard around them, errors as one line of JSON."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import re
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -12,50 +11,83 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from prood.detector import Detector
-from prood.serve import intake, kserve, schema
+from prood.serve import intake, kserve, manual, repository, schema
 from prood.serve.answer import Lines, Refused, answer, last, refusal
 from prood.serve.attacking import TARGETS
 from prood.serve.guard import Guard
+from prood.serve.house import House
+from prood.serve.metrics import CONTENT_TYPE
 from prood.serve.options import About, Options
 from prood.serve.service import Service
 from prood.serve.work import HOW
 from prood.version import __version__
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_NAMED = re.compile(r"/v2/models/(?P<name>[^/]+)(/.*)?|/models/(?P<other>[^/]+)(?P<own>/v1/.+)", re.DOTALL)
 _MISSING = {404: "there is nothing at this address: see /docs", 405: "this address takes another method: see /docs"}
 
 
-def create_app(detector: Detector, options: Options | None = None, about: About | None = None) -> FastAPI:
-    """The service of this detector as an ASGI application; `app.state.service` is what is behind it."""
-    service = Service(detector, options or Options(), about or About())
+class Application:
+    """ASGI: every request goes through the guard, and then to the application of the model that it names.
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await service.warm()
-        yield
-        await service.stop()
+    /v2/models/NAME/… and /models/NAME/v1/… name one, everything else is for the first.
+    """
 
+    def __init__(self, options: Options) -> None:
+        self.house = House(options, model_app)
+        self._guarded = Guard(self._handed_on, self.house)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await self.house.start()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self.house.stop()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        found = _NAMED.fullmatch(scope["path"])
+        if found is not None:
+            scope.setdefault("state", {})["model"] = found["name"] or found["other"]
+            scope["path"] = found["own"] or scope["path"]
+        await self._guarded(scope, receive, send)
+
+    async def _handed_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with self.house.using(scope["state"].get("model")) as model:
+                await model.app(scope, receive, send)
+        except Refused as refused:  # there is no such model
+            await refusal(refused)(scope, receive, send)
+
+
+def create_app(detector: Detector, options: Options | None = None, about: About | None = None) -> Application:
+    """The service of this detector as an ASGI application; `app.house` is what is behind it."""
+    app = Application(options or Options())
+    app.house.add(detector, about or About())
+    return app
+
+
+def model_app(service: Service) -> FastAPI:
+    """The addresses of one model."""
     app = FastAPI(
         title="prood",
         version=__version__,
         description="A classifier that says “I don't know”, with a proof.",
-        lifespan=lifespan,
         exception_handlers={Refused: _refused, HTTPException: _missing, Exception: _failed},
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
-    app.state.service = service
     add_own(app, service)
     kserve.add(app, service)
+    repository.add(app, service)
     add_others(app, service)
     described = [route for route in app.router.routes if isinstance(route, APIRoute)]
     shortcuts = [Shortcut(one.path, one.endpoint, methods=list(one.methods or ())) for one in described]
     app.router.routes[:0] = [*shortcuts, *page()]
-    app.add_middleware(Guard, service=service)
     return app
 
 
@@ -85,12 +117,18 @@ async def _failed(request: Request, error: Exception) -> Response:
 def add_own(app: FastAPI, service: Service) -> None:
     options, detector = service.options, service.detector
     take = service.intake
-    common = {"model": service.about.name, "threshold": detector.threshold}
+    common = {"model": service.about.name, "fingerprint": service.fingerprint, "threshold": detector.threshold}
     post = partial(schema.post, options)
 
     @app.get("/v1/model", summary="What is served", responses=schema.responses(schema.Model))
     async def model(request: Request) -> Response:
         return answer(service.model())
+
+    @app.get(
+        "/v1/monitor", summary="Whether arrivals look like calibration", responses=schema.responses(schema.Watched)
+    )
+    async def monitor(request: Request) -> Response:
+        return answer({"model": service.about.name, "monitor": service.house.watch.standing(service)})
 
     @app.post("/v1/predict", **post("Label, confidence and whether it is accepted", schema.Predictions))
     async def predict(request: Request) -> Response:
@@ -149,13 +187,14 @@ def add_others(app: FastAPI, service: Service) -> None:
 
     @app.get("/healthz", summary="Whether it serves", responses=schema.healthy(status, "It serves."))
     async def healthz(request: Request) -> Response:
-        return answer({"status": service.status}, 200 if service.ready else 503)
+        house = service.house
+        return answer({"status": house.status}, 200 if house.ready else 503)
 
     of_text = schema.content("text/plain", {"type": "string"}, "Prometheus text.")
 
     @app.get("/metrics", summary="For Prometheus", responses=of_text)
     async def metrics(request: Request) -> Response:
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Response:
@@ -163,7 +202,7 @@ def add_others(app: FastAPI, service: Service) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:
-        return Response(schema.page(app.openapi()), media_type="text/html")
+        return Response(manual.page(app.openapi()), media_type="text/html")
 
 
 def page() -> list[Route]:

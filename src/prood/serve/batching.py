@@ -8,7 +8,7 @@ time. Within a lane every request gets as many rows of a pass as the others. Wha
 import asyncio
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +26,8 @@ from prood.serve.options import Options
 Arrays = dict[str, NDArray[Any]]
 Work = Callable[[Tensor, Tensor], Arrays]
 """(rows, a number for each row, 0 where a lane needs none) → arrays with an entry for each row."""
+Watch = Callable[[str, int, float, list[float]], None]
+"""Told of each pass: its lane, its rows, its seconds, and for how long each request that it begins has waited."""
 
 FIRST = "predict"
 OTHERS = 4.0
@@ -37,10 +39,12 @@ class Turns:
     """A lock that is handed on in the order in which it was asked for.
 
     The arithmetic of certificates is a setting of the whole process while it lasts (`bounds.strict`), so only one
-    thread uses the model at a time. An attack hands its turn on after each step.
+    thread uses a model at a time, whichever it is. An attack hands its turn on after each step. `promised` are the
+    seconds of work that all who take turns have accepted, by lane.
     """
 
     def __init__(self) -> None:
+        self.promised: defaultdict[str, float] = defaultdict(float)
         self._changed, self._next, self._now = threading.Condition(), 0, 0
 
     def __enter__(self) -> None:
@@ -63,7 +67,8 @@ class Turns:
 class _Job:
     rows: Tensor
     numbers: Tensor
-    since: float
+    asked: float
+    head_start: float  # seconds that it need not wait for others
     answer: asyncio.Future[Arrays]
     taken: int = 0
     parts: list[Arrays] = field(default_factory=list)
@@ -93,9 +98,7 @@ Part = tuple[_Job, slice]
 class Batcher:
     """`await run(lane, rows)` on the event loop; the rows are computed, perhaps with others', on the model's thread."""
 
-    def __init__(
-        self, lanes: Mapping[str, Work], options: Options, turns: Turns, watch: Callable[[str, int], None]
-    ) -> None:
+    def __init__(self, lanes: Mapping[str, Work], options: Options, turns: Turns, watch: Watch) -> None:
         self._turns, self._watch = turns, watch
         self._batch, self._wait = options.batch, options.wait_ms / 1000
         self._pass, self._limit = options.pass_s, options.deadline_s
@@ -125,6 +128,11 @@ class Batcher:
         pass_ = self._pass_now
         return pass_ is not None and time.monotonic() - pass_[0] > max(STUCK_S, 10 * pass_[1])
 
+    def forget(self) -> None:
+        """What passes have cost so far says nothing about the ones to come."""
+        for lane in self._lanes.values():
+            lane.cost = Cost()
+
     @contextmanager
     def promise(self, lane: str, rows: int) -> Iterator[None]:
         """Accept a request of so many rows, as long as the block lasts; refused where they would take too long."""
@@ -134,21 +142,24 @@ class Batcher:
             raise Refused(
                 413, f"this would take about {seconds:.0f} seconds, of {self._limit:g}: send fewer images or radii"
             )
-        if own.promised and own.promised + seconds > self._limit:
+        waiting = self._turns.promised[lane]
+        if waiting and waiting + seconds > self._limit:
             raise busy("too many requests are waiting")
         own.promised += seconds
+        self._turns.promised[lane] += seconds
         try:
             yield
         finally:
             own.promised -= seconds
+            self._turns.promised[lane] -= seconds
 
     async def run(self, lane: str, rows: Tensor, numbers: Tensor | None = None, *, patient: bool = True) -> Arrays:
         """The lane's arrays for these rows, which wait for others if they are `patient`. Nobody computes what is left
         of them once this is cancelled."""
         own = self._lanes[lane]
-        since = time.monotonic() - (0 if patient else self._wait)
+        now = time.monotonic()
         given = torch.zeros(len(rows)) if numbers is None else numbers
-        job = _Job(rows, given, since, asyncio.get_running_loop().create_future())
+        job = _Job(rows, given, now, 0.0 if patient else self._wait, asyncio.get_running_loop().create_future())
         with self._changed:
             if self._closed:
                 raise busy("the service is shutting down")
@@ -185,12 +196,13 @@ class Batcher:
             self._pass_now = (time.monotonic(), lane.cost.seconds(rows, self._pass, self._batch))
             with self._turns:
                 begun = time.monotonic()
+                waited = [begun - job.asked for job, place in parts if place.start == 0]
                 answers = self._compute(lane, parts)
                 seconds = time.monotonic() - begun
             self._pass_now = None
             lane.cost.add(rows, seconds)
             lane.spent += seconds * lane.weight
-            self._watch(name, rows)
+            self._watch(name, rows, seconds, waited)
             try:
                 parts[0][0].answer.get_loop().call_soon_threadsafe(_deliver, parts, answers)
             except RuntimeError:  # the loop is closed: nobody is there to be told
@@ -209,7 +221,8 @@ class Batcher:
                     continue
                 self._idle = False
                 size = lane.cost.fitting(self._pass, self._batch)
-                left = lane.queue[0].since + self._wait - time.monotonic()
+                first = lane.queue[0]
+                left = first.asked - first.head_start + self._wait - time.monotonic()
                 if left <= 0 or self._closed or lane.waiting >= size:
                     self._clock = lane.spent
                     return lane, _gathered(lane.queue, size)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,15 +33,18 @@ class Asked:
 
 
 class Held:
-    """The bytes of all bodies that are in memory. Short ones are not counted, and never refused."""
+    """The bytes of all bodies that are in memory. Short ones are not counted, and never refused.
 
-    def __init__(self, most: int) -> None:
-        self.most, self.bytes = most, 0
+    `took` is told how many seconds a request took that was read and understood.
+    """
+
+    def __init__(self, most: int, took: Callable[[float], None]) -> None:
+        self.most, self.bytes, self._took = most, 0, took
 
     @contextmanager
     def body(self) -> Iterator[Callable[[int], None]]:
         """`grown(length)` says how long this body is by now; refused where there is no room for it."""
-        mine = 0
+        mine, begun = 0, time.perf_counter()
 
         def grown(length: int) -> None:
             nonlocal mine
@@ -53,6 +57,7 @@ class Held:
 
         try:
             yield grown
+            self._took(time.perf_counter() - begun)
         finally:
             self.bytes -= mine
 

@@ -2,20 +2,18 @@
 
 import asyncio
 import hmac
-import json
-import logging
 import re
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from prood.serve.answer import GONE, Refused, busy, refusal
-from prood.serve.service import Service
+from prood.serve.house import House
+from prood.serve.lines import access, asking
 
 HEALTH = ("/healthz", "/v2/health/live", "/v2/health/ready")
 """Answered to anybody by any name: what probes a container calls it by its address."""
@@ -23,6 +21,7 @@ OPEN = (*HEALTH, "/docs", "/openapi.json")
 """Answered without the token, as is the page."""
 METRICS = "/metrics"
 GUARDED = ("/v1/", "/v2", METRICS)
+ADMIN = "/v2/repository/models/"
 HUNG_UP = "the client has hung up"
 AMBIGUOUS = Refused(400, "the request has a Content-Length and a Transfer-Encoding: send one of them")
 CLIENTS = 10_000
@@ -38,15 +37,14 @@ HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 
-access = logging.getLogger("prood.access")
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 class Guard:
     """An ASGI layer around the whole application."""
 
-    def __init__(self, app: ASGIApp, *, service: Service) -> None:
-        self.app, self.service, self.options = app, service, service.options
+    def __init__(self, app: ASGIApp, house: House) -> None:
+        self.app, self.house, self.options = app, house, house.options
         self.rates = Rates(self.options.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,6 +58,7 @@ class Guard:
             None,
             "transfer-encoding" in headers and "content-length" in headers,
         )
+        asking.set(name)
         # The server's connection looks it up where its client hangs up.
         scope.setdefault("state", {})["task"] = asyncio.current_task()
 
@@ -68,11 +67,11 @@ class Guard:
             if message["type"] == "http.response.start":
                 status, begun = message["status"], True
                 message["headers"] = [*message.get("headers", ()), *HEADERS, (b"x-request-id", name.encode())]
-                if self.service.draining or ambiguous:
+                if self.house.draining or ambiguous:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        self.service.in_flight += 1
+        self.house.in_flight += 1
         try:
             async with asyncio.timeout(self.options.deadline_s) as limit:
                 refused = AMBIGUOUS if ambiguous else self._refused(scope, headers)
@@ -86,22 +85,23 @@ class Guard:
             await refusal(late)(scope, receive, answered)
         except asyncio.CancelledError as error:
             hung_up = error.args == (HUNG_UP,)
-            if not hung_up and (begun or not self.service.draining):
+            if not hung_up and (begun or not self.house.draining):
                 raise
             if hung_up:
                 status = GONE
             else:
                 await refusal(busy("the service is shutting down"))(scope, receive, answered)
         finally:
-            self.service.in_flight -= 1
+            self.house.in_flight -= 1
             # The route's pattern: what a stranger writes must not become a label.
             path, seconds = str(getattr(scope.get("route"), "path", "other")), time.perf_counter() - start
-            self.service.metrics.requests.add(path, str(status))
-            self.service.metrics.seconds.observe(path, seconds)
+            self.house.metrics.requests.labels(path, str(status)).inc()
+            self.house.metrics.seconds.labels(path).observe(seconds)
             if self.options.access_log:
                 said = {"id": name, "client": (scope.get("client") or ("",))[0], "method": scope["method"]}
                 said |= {"path": scope["path"], "status": status, "seconds": round(seconds, 6)}
-                access.info(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **said}))
+                model = scope["state"].get("model")
+                access.info("answered", extra={"said": said | ({"model": model} if model else {})})
 
     def _refused(self, scope: Scope, headers: Headers) -> Refused | None:
         path, hosts = scope["path"], self.options.hosts
@@ -116,19 +116,27 @@ class Guard:
             return Refused(429, "too many requests from your address: wait a second")
         if not self._trusted(headers, path):
             return Refused(401, "a token is needed: send the header 'Authorization: Bearer TOKEN'")
+        if path.startswith(ADMIN) and not _holds(headers, self.options.admin_token):
+            return Refused(403, "only the admin token (--admin-token-file) loads and unloads models")
         if scope["method"] == "POST":
             if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 return Refused(403, "the request comes from a page of another site")
-            if self.service.in_flight > self.options.requests:
+            if self.house.in_flight > self.options.requests:
                 return busy("too many requests are being worked on")
         return None
 
     def _trusted(self, headers: Headers, path: str) -> bool:
-        if self.options.token is None or not path.startswith(GUARDED):
+        token = self.options.token
+        if token is None or not path.startswith(GUARDED):
             return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self.options.token.encode())
-        return same and scheme.lower() == "bearer"
+        return _holds(headers, token) or _holds(headers, self.options.admin_token)
+
+
+def _holds(headers: Headers, token: str | None) -> bool:
+    """Whether the request bears this token."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    same = hmac.compare_digest(given.strip().encode("latin-1", "replace"), (token or "").encode())
+    return token is not None and same and scheme.lower() == "bearer"
 
 
 class Rates:

@@ -52,11 +52,11 @@ class Room:
 
 
 class Intake:
-    """Takes requests in; the bodies and the decoded pictures of all of them together are bounded."""
+    """Takes requests in for images of a shape; bodies and decoded pictures have the room that all models share."""
 
-    def __init__(self, shape: Shape, options: Options) -> None:
+    def __init__(self, shape: Shape, options: Options, held: Held, room: Room) -> None:
         self.shape, self.options = shape, options
-        self.held, self._room = Held(options.held_bytes), Room(options.decoding_bytes)
+        self.held, self._room = held, room
 
     async def images(self, request: Request, *names: str, one: bool = False) -> tuple[Tensor, Mapping[str, Any]]:
         """All images of a POST, float32 (N, C, H, W) in [0, 1], and the options of these names that it gives."""

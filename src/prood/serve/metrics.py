@@ -1,92 +1,84 @@
-"""Counters and histograms as Prometheus reads them; written out by hand, for a page of text needs no package."""
+"""What /metrics shows, in the format of Prometheus. Every name begins with prood_."""
 
-import threading
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Mapping
 
-Labels = tuple[str, ...]
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
 
+from prood.detector import Prediction, Rule
+from prood.models.confidence import Floats
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
-
-class Counter:
-    """A number that only grows, for each value of its labels."""
-
-    kind = "counter"
-
-    def __init__(self, name: str, text: str, labels: Labels) -> None:
-        self.name, self.text, self.labels = name, text, labels
-        self._values: defaultdict[Labels, float] = defaultdict(float)
-        self._lock = threading.Lock()
-
-    def add(self, *values: str, count: float = 1) -> None:
-        with self._lock:
-            self._values[values] += count
-
-    def lines(self) -> list[str]:
-        with self._lock:
-            values = sorted(self._values.items())
-        return [f"{self.name}{_braces(self.labels, key)} {_number(value)}" for key, value in values]
-
-
-class Histogram:
-    """How many observations were at most each edge, their sum and their count."""
-
-    kind = "histogram"
-
-    def __init__(self, name: str, text: str, label: str, edges: tuple[float, ...]) -> None:
-        self.name, self.text, self.label, self.edges = name, text, label, edges
-        self._counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(edges) + 1))
-        self._sums: defaultdict[str, float] = defaultdict(float)
-        self._lock = threading.Lock()
-
-    def observe(self, key: str, value: float) -> None:
-        with self._lock:
-            self._counts[key][bisect_left(self.edges, value)] += 1
-            self._sums[key] += value
-
-    def lines(self) -> list[str]:
-        lines, edges = [], (*map("{:g}".format, self.edges), "+Inf")
-        with self._lock:
-            for key, counts in sorted(self._counts.items()):
-                totals = list(accumulate(counts))
-                for edge, total in zip(edges, totals, strict=True):
-                    lines.append(f"{self.name}_bucket{_braces((self.label, 'le'), (key, edge))} {total}")
-                own = _braces((self.label,), (key,))
-                lines += [f"{self.name}_sum{own} {_number(self._sums[key])}", f"{self.name}_count{own} {totals[-1]}"]
-        return lines
+Gauge = tuple[str, Callable[[], Mapping[str | None, float]]]
+"""A text, and a function that gives the number of each model when it is asked for; None: of the process."""
 
 
 class Metrics:
-    """Everything that /metrics shows. A gauge, by its name, is a text and a number that is looked up when asked for."""
+    """Counters and histograms of one process; `gauges`, by name, are looked up when somebody asks."""
 
-    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
-        self.requests = Counter("prood_requests_total", "Requests answered.", ("path", "status"))
-        self.seconds = Histogram("prood_request_seconds", "Time from request to answer.", "path", SECONDS)
-        self.rows = Histogram("prood_batch_rows", "Images or balls of a forward pass.", "work", ROWS)
-        self.images = Counter("prood_images_total", "Images predicted, by what became of them.", ("verdict",))
-        self.gauges = gauges
+    def __init__(self, gauges: Mapping[str, Gauge]) -> None:
+        self._gauges, self._all = gauges, CollectorRegistry()
+        self._all.register(self)
+        self.requests = self._counter("requests", "Requests answered.", "path", "status")
+        self.seconds = self._histogram("request_seconds", "Time from request to answer.", SECONDS, "path")
+        self.stages = self._histogram(
+            "stage_seconds", "Time of a stage: receive (body and pictures), wait, compute (a pass).", SECONDS, "stage"
+        )
+        self.rows = self._histogram("batch_rows", "Images or balls of a forward pass.", ROWS, "model", "work")
+        self.images = self._counter("images", "Images predicted, by what became of them.", "model", "verdict")
+        self.balls = self._counter(
+            "certified", "Balls certified: rejected (all of it, proved) or open.", "model", "proof"
+        )
+        self.p_in = self._histogram("p_in", "p(in) of the images that were predicted.", SHARES, "model")
 
-    def text(self) -> str:
-        counted: list[Counter | Histogram] = [self.requests, self.seconds, self.rows, self.images]
-        shown = [(one.name, one.text, one.kind, one.lines()) for one in counted]
-        shown += [(name, text, "gauge", [f"{name} {_number(read())}"]) for name, (text, read) in self.gauges.items()]
-        blocks = [(f"# HELP {name} {text}", f"# TYPE {name} {kind}", *lines) for name, text, kind, lines in shown]
-        return "\n".join(line for block in blocks for line in block) + "\n"
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"prood_{name}", text, labels, registry=self._all)
+
+    def _histogram(self, name: str, text: str, edges: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"prood_{name}", text, labels, buckets=edges, registry=self._all)
+
+    def saw(self, model: str, found: Prediction) -> None:
+        """A pass of predictions."""
+        observe = self.p_in.labels(model).observe
+        for value in found.p_in.tolist():
+            observe(value)
+        if found.threshold is None:
+            self.images.labels(model, "undecided").inc(len(found))
+            return
+        accepted = int(found.accepted.sum())
+        self.images.labels(model, "accepted").inc(accepted)
+        self.images.labels(model, "rejected").inc(len(found) - accepted)
+
+    def proved(self, model: str, rule: Rule, bounds: Floats) -> None:
+        """The bounds (N, R) of a request."""
+        rejected = 0 if rule.threshold is None else int(rule.rejects(bounds).sum())
+        self.balls.labels(model, "rejected").inc(rejected)
+        self.balls.labels(model, "open").inc(bounds.size - rejected)
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges."""
+        for name, (text, read) in self._gauges.items():
+            values = read()
+            family = GaugeMetricFamily(name, text, labels=[] if None in values else ["model"])
+            for model, value in values.items():
+                family.add_metric([] if model is None else [model], value)
+            yield family
+
+    def text(self) -> bytes:
+        return generate_latest(_Shown(self._all))
 
 
-def _number(value: float) -> str:
-    """All digits: a counter that is rounded stands still."""
-    return str(int(value)) if value == int(value) else repr(float(value))
+class _Shown:
+    """A registry without the time at which each counter began, which doubles the lines."""
 
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
 
-def _braces(names: Labels, values: Labels) -> str:
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
-    return f"{{{pairs}}}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [one for one in metric.samples if not one.name.endswith("_created")]
+            yield metric

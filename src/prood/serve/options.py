@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prood.errors import BadValue
@@ -24,8 +25,9 @@ class Options:
     pictures are decoded within `decoding_bytes`. An attack makes at most `attack_steps` steps; they run one at a time,
     and `attacks` counts those that wait, too. `rate` limits the requests a second of one client (0: no limit), with
     bursts of ten seconds' worth. `requests` are worked on at once, from at most `connections` connections. `token` is
-    asked for as a bearer token. `hosts` are the names by which the service may be called; None: any. `access_log`
-    writes a line of JSON for every request.
+    asked for as a bearer token, `admin_token` to load and unload models; without it nobody may. `hosts` are the names
+    by which the service may be called; None: any. `access_log` makes the log JSON, with a line for every request.
+    `monitor` is the folder that keeps what the monitors have seen.
 
     After SIGTERM the service says for `grace_s` seconds that it is not ready, and still answers; it ends at the latest
     `drain_s` seconds after the signal.
@@ -51,8 +53,10 @@ class Options:
     grace_s: float = 3.0
     drain_s: float = 30.0
     token: str | None = field(default=None, repr=False)
+    admin_token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] | None = None
     access_log: bool = False
+    monitor: Path | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -61,8 +65,9 @@ class Options:
                 raise BadValue(f"{one.name} is at least 1, not {value}")
             if one.type is float and not (math.isfinite(value) and value >= 0):
                 raise BadValue(f"{one.name} is a finite number and not negative, not {value}")
-        if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
-            raise BadValue("a token is one line of printable ASCII characters, and not empty")
+        for token in (self.token, self.admin_token):
+            if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
+                raise BadValue("a token is one line of printable ASCII characters, and not empty")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
-"""What /openapi.json says of requests and answers, and /docs. The models describe; they do not make the answers."""
+"""What /openapi.json says of requests and answers. The models describe; they do not make the answers."""
 
-from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -69,9 +67,29 @@ class Model(BaseModel):
     p_in_ceiling: float = Field(description="The p_in that no input at all exceeds.")
     floor: float = Field(description="1/K.")
     method: str
+    fingerprint: str = Field(description="Which weights these are.")
     certificates: bool = Field(description="Whether /v1/certificate makes files for prood verify.")
     limits: Limits
     version: str
+
+
+class Standing(BaseModel):
+    alarm: bool
+    seen: int = Field(description="Images that were predicted.")
+    accepted: int
+    accept: float = Field(description="The share that the calibration promises to accept.")
+    calibration: int = Field(description="Images of the calibration.")
+    false_alarms: float = Field(description="The chance of any false alarm, ever, is at most this.")
+    needed: float = Field(description="log10 of the evidence that raises an alarm.")
+    shift: float = Field(description="log10 of the evidence that arrivals do not look like calibration.")
+    promise: float = Field(description="log10 of the evidence that more images are rejected than promised.")
+    shift_at: int | None = Field(description="The image, from 1, at which that alarm was raised.")
+    promise_at: int | None
+
+
+class Watched(BaseModel):
+    model: str
+    monitor: Standing | None = Field(description="null: the model has no calibration.")
 
 
 class Answer(BaseModel):
@@ -91,6 +109,7 @@ class Prediction(Answer):
 class Predictions(BaseModel):
     predictions: list[Prediction]
     model: str
+    fingerprint: str
     threshold: float | None
 
 
@@ -106,6 +125,7 @@ class Certificates(BaseModel):
     method: str
     norm: str
     model: str
+    fingerprint: str
     threshold: float | None
 
 
@@ -243,57 +263,3 @@ def _bodies(options: dict[str, Any], images: int) -> dict[str, Any]:
         "multipart/form-data": {"schema": form},
         "application/json": {"schema": body, "example": {"images": [_PIXEL]}},
     }
-
-
-def page(document: dict[str, Any]) -> str:
-    """/docs: the whole document as plain HTML, without a script, and nothing from another server."""
-    info = document["info"]
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>prood: the HTTP interface</title></head>',
-        f"<body><h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>",
-        '<p>The same for programs: <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1). '
-        '<a href="/">The page</a>.</p>',
-    ]
-    for path, operations in document["paths"].items():
-        parts += [_operation(path, method, operation) for method, operation in operations.items()]
-    schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
-    return "\n".join([*parts, "<h2>Answers</h2>", *schemas, "</body></html>"])
-
-
-def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
-    rows = [
-        (f"{one['name']} ({one['in']})", f"{one.get('description', '')} Example: {one['example']}")
-        for one in operation.get("parameters", ())
-    ]
-    if "requestBody" in operation:
-        rows.append(("body", ", ".join(operation["requestBody"]["content"])))
-    for status, response in operation["responses"].items():
-        kinds = [_named(body.get("schema", {})) or kind for kind, body in response.get("content", {}).items()]
-        rows.append((status, f"{response['description']} {' '.join(kinds)}"))
-    head = f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>"
-    return head + _table(rows)
-
-
-def _schema(name: str, schema: dict[str, Any]) -> str:
-    rows = [(key, _kind(value), value.get("description", "")) for key, value in schema["properties"].items()]
-    return f'<h3 id="{escape(name)}">{escape(name)}</h3>' + _table(rows)
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    lines = []
-    for first, *rest in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in rest)
-        lines.append(f"<tr><th>{escape(first)}</th>{cells}</tr>")
-    return f"<table>{''.join(lines)}</table>"
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"])
-    if schema.get("type") == "array":
-        return f"list of {_kind(schema.get('items', {}))}"
-    return _named(schema) or str(schema.get("type", "anything"))
-
-
-def _named(schema: dict[str, Any]) -> str:
-    return str(schema.get("$ref", "")).rpartition("/")[2]

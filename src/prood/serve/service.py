@@ -5,79 +5,92 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from prood.bounds.radius import radius_search
-from prood.detector import Detector
-from prood.errors import first_line
-from prood.models import Gated
+from prood.detector import Detector, Monitor, Prediction
+from prood.errors import ProodError, first_line
+from prood.models import Gated, fingerprint
 from prood.models.confidence import confidence_of, logistic, threshold_at
 from prood.serve.answer import Refused, bad
 from prood.serve.attacking import Asked, Attacks, Target
-from prood.serve.batching import Arrays, Batcher, Turns
+from prood.serve.batching import Arrays, Batcher
 from prood.serve.examples import Example, examples, own_kind
 from prood.serve.intake import Intake
-from prood.serve.metrics import Metrics
-from prood.serve.options import About, Options
+from prood.serve.options import About
 from prood.serve.work import HOW, lanes
 from prood.version import __version__
 
+if TYPE_CHECKING:
+    from prood.serve.house import House
+
 SEARCH = 22
 """Bounds that the search for the radius of an image takes at most."""
-END_S = 1.0
-"""For the pass that is running when the service ends."""
 log = logging.getLogger("prood.serve")
 
 _LIMITS = ("body_bytes", "pixels", "images", "radii", "attack_steps")
 
 
 class Service:
-    """Made once for an application; `close` finishes what was accepted."""
+    """One model of the house; `close` finishes what was accepted."""
 
-    def __init__(self, detector: Detector, options: Options, about: About) -> None:
-        self.detector, self.options, self.about = detector, options, about
+    def __init__(self, detector: Detector, about: About, house: "House") -> None:
+        self.detector, self.about, self.house, self.options = detector, about, house, house.options
+        self.fingerprint = fingerprint(detector.model)
         # A certificate is for this radius where the request names none.
         self.eps = 0.01 if about.eps is None else about.eps
-        self.draining = False
-        self.in_flight = 0  # counted by the guard
-        self.intake = Intake(detector.shape, options)
-        self.turns = Turns()
-        self.metrics = Metrics(
-            {
-                "prood_queue_rows": ("Images or balls that wait.", lambda: self.batcher.waiting),
-                "prood_queue_seconds": ("Seconds of work that was accepted.", lambda: self.batcher.promised),
-                "prood_held_bytes": ("Bytes of long bodies in memory.", lambda: self.intake.held.bytes),
-                "prood_requests_in_flight": ("Requests being worked on.", lambda: self.in_flight),
-                "prood_attacks": ("Attacks that run or wait.", lambda: len(self.attacks.running)),
-            }
-        )
-        self.batcher = Batcher(lanes(detector), options, self.turns, self.metrics.rows.observe)
-        self.attacks = Attacks(detector, options, self.turns)
-        self.ended = True  # False: a thread is still busy, although the service has stopped
+        self.intake = Intake(detector.shape, self.options, house.held, house.room)
+        self.turns, self.metrics = house.turns, house.metrics
+        self.monitor: Monitor | None = None  # of what arrives
+        self._warming = False
+        self.batcher = Batcher(lanes(detector, self.predicting), self.options, self.turns, self._passed)
+        self.attacks = Attacks(detector, self.options, self.turns)
         self._examples: asyncio.Task[list[Example]] | None = None
         self._bare: asyncio.Task[float | None] | None = None
 
     @property
-    def status(self) -> str:
-        return "draining" if self.draining else "stuck" if self.batcher.stuck else "ok"
-
-    @property
     def ready(self) -> bool:
-        return self.status == "ok"
+        """Whether this model takes requests."""
+        return not (self.house.draining or self.batcher.stuck)
+
+    def predicting(self, images: Tensor) -> Prediction:
+        """A pass of predictions, on the model's thread. The monitor sees what arrives, in the order of the passes."""
+        found = self.detector.predict(images, batch=len(images))
+        if self._warming:
+            return found
+        self.metrics.saw(self.about.name, found)
+        if self.monitor is not None:
+            try:
+                self.monitor.add(found)
+            except ProodError as error:  # no reason to fail a request
+                log.warning("the monitor of %s left images out: %s", self.about.name, error)
+        return found
+
+    def _passed(self, work: str, rows: int, seconds: float, waited: list[float]) -> None:
+        self.metrics.rows.labels(self.about.name, work).observe(rows)
+        self.metrics.stages.labels("compute").observe(seconds)
+        wait = self.metrics.stages.labels("wait")
+        for one in waited:
+            wait.observe(one)
 
     async def warm(self) -> None:
         """Grey images, so that the first request finds a model that is ready, and the service knows what work costs."""
+        self._warming = True
         try:
-            for rows in (1, 2):
+            for place, rows in enumerate((1, 1, 2)):
+                if place == 1:
+                    self.batcher.forget()  # the first pass also sets up what all later ones use
                 images = torch.full((rows, *self.detector.shape), 0.5)
                 await self.batcher.run("predict", images)
                 await self.batcher.run("bound", images, torch.full((rows,), self.eps, dtype=torch.float64))
         except Exception as error:  # every request will say so, too
             log.warning("the model fails on a grey image: %s", first_line(error))
+        finally:
+            self._warming = False
 
     def model(self) -> dict[str, Any]:
         """What /v1/model says."""
@@ -102,6 +115,7 @@ class Service:
             "p_in_ceiling": logistic(detector.discriminator.ceiling + detector.shift),
             "floor": 1 / detector.count,
             "method": HOW["method"],
+            "fingerprint": self.fingerprint,
             "certificates": self.about.certificate is not None,
             "limits": {name: getattr(options, name) for name in _LIMITS},
             "version": __version__,
@@ -118,21 +132,16 @@ class Service:
             return self._answers(await self.predicted(images), "p_value", "probabilities")
 
     async def predicted(self, images: Tensor) -> Arrays:
-        found = await self.batcher.run("predict", images)
-        if "accepted" in found:
-            accepted = int(found["accepted"].sum())
-            self.metrics.images.add("accepted", count=accepted)
-            self.metrics.images.add("rejected", count=len(images) - accepted)
-        else:
-            self.metrics.images.add("undecided", count=len(images))
-        return found
+        return await self.batcher.run("predict", images)
 
     async def bounds(self, images: Tensor, eps: list[float]) -> np.ndarray:
         """The certified confidence of each image at each radius, (N, R)."""
         rows = images.repeat_interleave(len(eps), 0)
         numbers = torch.tensor(eps, dtype=torch.float64).repeat(len(images))
         found = await self.batcher.run("bound", rows, numbers)
-        return self.detector.nested(found["upper_bound"].reshape(len(images), len(eps)), eps)
+        bounds = self.detector.nested(found["upper_bound"].reshape(len(images), len(eps)), eps)
+        self.metrics.proved(self.about.name, self.detector.rule, bounds)
+        return bounds
 
     async def certify(self, images: Tensor, eps: list[float], *, search: bool = True) -> list[dict[str, Any]]:
         """Bounds, and the certified radius; without the search for it, the largest of these radii that is one."""
@@ -218,16 +227,7 @@ class Service:
             self._examples = asyncio.ensure_future(work)
         return await asyncio.shield(self._examples)
 
-    async def stop(self) -> None:
-        """The orderly end: what is in flight was told to end, and what the threads compute right now is left."""
-        for _ in range(100):
-            if not self.in_flight:
-                break
-            await asyncio.sleep(END_S / 100)
-        self.ended = await asyncio.to_thread(self.close, END_S)
-
     def close(self, seconds: float | None = None) -> bool:
         """Finish what was accepted; whether that took no longer than this."""
-        self.draining = True
         free = self.attacks.close(seconds)
         return self.batcher.close(seconds) and free

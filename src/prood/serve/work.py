@@ -1,14 +1,14 @@
 """What the model's thread computes: a lane each, a function of a stack of images; and the classifier alone."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from prood import bounds
-from prood.detector import Answer, Detector, Rule
+from prood.detector import Answer, Detector, Prediction, Rule
 from prood.detector.answers import Reason
 from prood.models.joint import confidence_logit
 from prood.models.score import Confidence
@@ -17,11 +17,14 @@ from prood.serve.batching import Arrays, Work
 HOW: bounds.Options = {"method": "best", "norm": "linf"}
 
 
-def lanes(detector: Detector) -> Mapping[str, Work]:
-    """predict; bound, of the ball with a radius for each row; far; classifier, what that says alone."""
+def lanes(detector: Detector, predicting: Callable[[Tensor], Prediction]) -> Mapping[str, Work]:
+    """predict; bound, of the ball with a radius for each row; far; classifier, what that says alone.
+
+    `predicting` is the detector's `predict`, and counts.
+    """
 
     def predict(images: Tensor, _: Tensor) -> Arrays:
-        found = detector.predict(images, batch=len(images))
+        found = predicting(images)
         answers: Arrays = {name: getattr(found, name) for name in ("label", "confidence", "p_in", "probabilities")}
         if found.threshold is not None:
             answers["accepted"] = found.accepted

@@ -107,7 +107,7 @@ class Served:
         self, detector: Detector, options: Options | None = None, port: int = 0, about: About | None = None
     ) -> None:
         app = create_app(detector, options, about or About("small", EPS, inside="digits:train"))
-        self.service = app.state.service
+        self.service = app.house.model(None).service
         http = impatient(10, 1000)
         config = uvicorn.Config(app, port=port, log_level="critical", ws="none", http=http, timeout_graceful_shutdown=5)
         self.server = uvicorn.Server(config)

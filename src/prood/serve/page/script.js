@@ -8,6 +8,7 @@ import { byId, complain } from "./elements.js";
 import { Far } from "./far.js";
 import { empty, PARTS, working } from "./parts.js";
 import { fitted, show } from "./picture.js";
+import { showMonitor } from "./monitor.js";
 import { showPoint } from "./point.js";
 import { Proof } from "./proof.js";
 import { read, Share } from "./share.js";
@@ -160,6 +161,7 @@ async function begin() {
   byId("model").textContent = `${model.name}, ${model.classes.length} classes`;
   byId("version").textContent = `· Prood ${model.version}`;
   showPoint(model);
+  showMonitor();
   byId("main").hidden = false;
   proof = new Proof(model);
   attack = new Attack(model, proof);
