@@ -7,6 +7,7 @@ import atexit
 import importlib
 import os
 from collections.abc import Iterable
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -35,9 +36,15 @@ def start(device: torch.device) -> None:
         # Imported later (every optimizer does), this module would keep the group as a default argument, and with it
         # threads that outlive `stop` and may end the process with an abort after all its work is done.
         importlib.import_module("torch.distributed.nn.functional")
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # However long the others compute, nobody gives up on them; when one dies, torchrun ends all.
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(days=30))
         if device.type != "cuda":  # nor may they where a program ends without `stop`; NCCL might wait for the others
             atexit.register(stop)
+
+
+def announced() -> tuple[int, int]:
+    """This process's number among those that torchrun has started, and how many there are; it does not join them."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def stop() -> None:

@@ -8,7 +8,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from prood.errors import Damaged, NotFound, Unsupported
 
@@ -23,20 +23,25 @@ DEEPEST = 64
 """Lists and objects inside each other."""
 
 
-def content(path: Path | str, largest: int = LARGEST) -> bytes:
-    """The bytes of a regular file; the system's own errors pass."""
+def regular(path: Path | str) -> BinaryIO:
+    """A regular file, opened; the system's own errors pass."""
     try:  # a pipe that nobody writes to is opened without waiting, and then refused
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except ValueError:
         raise NotFound(f"{str(path)!r:.200} is no name that a file can have") from None
-    facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Unsupported(f"{path} is a pipe, a device or a folder: give a regular file")
-    with open(descriptor, "rb") as file:
-        if facts.st_size > largest:
-            raise Unsupported(f"{path} has {facts.st_size:,} bytes: at most {largest:,} are read")
-        return file.read(max(facts.st_size, 2**16))  # files of the system have no size
+    return open(descriptor, "rb")
+
+
+def content(path: Path | str, largest: int = LARGEST) -> bytes:
+    """The bytes of a regular file."""
+    with regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest:
+            raise Unsupported(f"{path} has {size:,} bytes: at most {largest:,} are read")
+        return file.read(max(size, 2**16))  # files of the system have no size
 
 
 def text(path: Path | str, largest: int = LARGEST) -> str:

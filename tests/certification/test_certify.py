@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from prood.certification import Certificate, read, table
 from prood.certification.certify import Request, stated
 from prood.certification.certify import certify as certified
 from prood.certification.table import CertifiedImage
 from prood.certification.verify import Verifier
+from prood.cli import app
 from prood.data import load
 from prood.detector import Detector
 from prood.detector.named import Inputs, inputs
@@ -123,9 +125,8 @@ def test_what_is_there_is_not_made_again(runs: Path, tmp_path: Path, monkeypatch
     images = inputs(["faces:test"], what.shape, 4)
     whole = certify(what, images, [0.1], out=out)
     lines = out.read_text().splitlines(True)
-    # As an interrupted call leaves it: two whole lines in a part, and one that was cut.
-    out.unlink()
-    (tmp_path / "c.jsonl.part1").write_text("".join(lines[:2]) + lines[2][:40])
+    # As an interrupted call leaves it: two whole lines, and one that was cut.
+    out.write_text("".join(lines[:2]) + lines[2][:40])
     asked = []
     bound = Discriminator.upper_bound
 
@@ -271,23 +272,21 @@ def test_the_name_of_a_picture_need_not_be_text(runs: Path, tmp_path: Path) -> N
     assert Verifier().verify(found[0]).outcome == "confirmed"
 
 
-@pytest.mark.slow
-def test_two_processes_share_the_work(runs: Path, tmp_path: Path) -> None:
-    command = ["certify", "faces:test", "--model", str(runs / "prood"), "--eps", "0.1", "--limit", "5"]
-    command += ["--device", "cpu", "--out", str(tmp_path / "two.jsonl")]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
-    launch += ["--rdzv-endpoint", "localhost:0", "-m", "--", "prood", *command]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(launch, env=environment, capture_output=True, text=True, check=False, timeout=180)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("wrote") == 1
-    what = subject(runs / "prood", CPU)
-    alone = certify(what, inputs(["faces:test"], what.shape, 5), [0.1])
-    together = {one.input.row: one for one in read(tmp_path / "two.jsonl")[0]}
-    assert sorted(together) == [0, 1, 2, 3, 4]  # type: ignore[type-var]
-    for one in alone:
-        assert together[one.input.row].bound == pytest.approx(one.bound, abs=1e-6)
-        assert together[one.input.row].input == one.input
+def test_several_processes_write_no_single_file(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever merged it would have to read what the others wrote, and to wait for them."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    words = [
+        "certify",
+        "faces:test",
+        "--model",
+        str(runs / "prood"),
+        "--limit",
+        "1",
+        "--out",
+        str(tmp_path / "c.jsonl"),
+    ]
+    with pytest.raises(BadValue, match="folder"):
+        CliRunner().invoke(app, words, catch_exceptions=False)
 
 
 def test_pictures_and_sets_are_inputs(runs: Path, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.stats import beta
 
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256
+from prood.certification.sampling import Sample
 from prood.models import discriminator, save
 
 
@@ -166,6 +168,50 @@ def test_images_that_are_nowhere_are_a_mistake(prood, certificate, tmp_path):
     code, out, err = prood("verify", path, "--input", "nosuch")
     assert (code, out) == (2, "")
     assert err == "error: there is no image set 'nosuch': 'prood data list' shows what there is\n"
+
+
+@pytest.fixture
+def many(certificate, tmp_path):
+    """A folder of 200 certificates, of which the last is wrong."""
+    for file in range(2):
+        wrong = [replace(certificate, bound=-1e6)] if file else []
+        append(tmp_path / "certs" / f"{file}.jsonl", *[certificate] * (100 - len(wrong)), *wrong)
+    return tmp_path / "certs"
+
+
+def test_a_sample_says_what_it_shows_of_all(prood, many):
+    code, out, _ = prood("verify", many, "--sample", 30, "--seed", 1)
+    assert code == 0
+    assert out.splitlines()[0] == "30 confirmed, 0 refuted, 0 not decided"
+    assert "200 certificates, 30 of them drawn at random (seed 1)" in out
+    assert "with 99% confidence, at most 14.3% of all are wrong" in out  # 1 − 0.01^(1/30) = 14.23%, rounded up
+    assert prood("verify", many, "--at-most", 0.1, "--level", 0.9, "--seed", 1)[1].startswith("22 confirmed")
+    seeds = [int(prood("verify", many, "--sample", 1)[1].split("seed ")[1].split(")")[0]) for _ in range(2)]
+    assert seeds[0] != seeds[1]
+
+
+def test_a_wrong_one_that_is_drawn_is_refuted_and_counted(prood, many):
+    code, out, err = prood("verify", many, "--sample", 1000)
+    assert code == 1
+    assert "all 200 certificates were checked: 1 are not confirmed" in out
+    assert "1 of 200 certificates are refuted" in err
+    seed = next(seed for seed in range(100) if 199 in Sample(50, seed=seed).draw(200))
+    code, out, _ = prood("verify", many, "--sample", 50, "--seed", seed, "--json")
+    assert code == 1
+    *lines, last = map(json.loads, out.splitlines())
+    assert [one["place"] for one in lines if one["outcome"] == "refuted"] == [f"line 100 of {many / '1.jsonl'}"]
+    assert (last["drawn"], last["refuted"], last["level"]) == (50, 1, 0.99)
+    assert last["at_most"] == pytest.approx(beta.ppf(0.99, 2, 49), rel=1e-9)
+
+
+def test_a_line_that_is_none_stops_a_sample_that_meets_it(prood, many):
+    (many / "1.jsonl").write_text('{"format": 1}\n' * 100)
+    code, out, err = prood("verify", many, "--sample", 150)
+    assert code == 2
+    assert "at most" not in out
+    assert f"of {many / '1.jsonl'} is no certificate" in err
+    assert prood("verify", many, "--sample", 3, "--limit", 2)[0] == 2
+    assert prood("verify", many, "--at-most", 2)[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -286,14 +286,14 @@ KILLED = f"""
 import sys, time
 sys.path.insert(0, sys.argv[1])
 {MAKE}
-confront, made = Bench.confront, []
-def slow(self, *rest):
+measured, made = Bench.measured, []
+def slow(self, *rest, **more):
     made.append(1)
     if len(made) == 3:
         print("under way", flush=True)
         time.sleep(600)
-    return confront(self, *rest)
-Bench.confront = slow
+    return measured(self, *rest, **more)
+Bench.measured = slow
 evaluate(model, inside=inside, outside=noise, eps=[0.1, 0.2], folder=sys.argv[2])
 """
 
@@ -350,15 +350,15 @@ def test_a_folder_that_may_only_be_read_answers_what_it_has(f, inside, outside, 
 
 
 def test_two_evaluations_at_a_time_keep_each_others_results(f, inside, outside, tmp_path, monkeypatch):
-    confront, others = Bench.confront, [("noise", 0.01)]
+    measured, others = Bench.measured, [("noise", 0.01)]
 
-    def meanwhile(self, *rest):
+    def meanwhile(self, *rest, **more):
         if others:
             name, eps = others.pop()
             evaluate(f, inside=inside, outside={name: outside[name]}, eps=eps, folder=tmp_path)
-        return confront(self, *rest)
+        return measured(self, *rest, **more)
 
-    monkeypatch.setattr(Bench, "confront", meanwhile)
+    monkeypatch.setattr(Bench, "measured", meanwhile)
     evaluate(f, inside=inside, outside={"dark": outside["dark"]}, eps=0.01, folder=tmp_path)
     assert [one.outside for one in read_results(tmp_path)] == ["noise", "dark"]
 

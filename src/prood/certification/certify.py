@@ -1,11 +1,9 @@
 """Certifying images: pictures by path and image sets by name, into a file of certificates.
 
-Under torchrun each process takes its share and appends to a file of its own beside the result; at the end they become
-one. What such files hold is not made again, so an interrupted call continues.
+What the file holds is not made again, so an interrupted call continues. `prood.scoring` certifies into folders.
 """
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from prood import processes
-from prood.atomic import check, locked, write_text
+from prood.atomic import check, locked
 from prood.bounds import Method, Norm
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256, read
 from prood.detector import Detector
@@ -55,9 +52,8 @@ def certify(
 ) -> list[Certificate]:
     """Certify each image at each radius, and return the certificates radius by radius; `path` is where the model is.
 
-    With a file `out`, each process makes its share of what is not there yet, and the file holds them all in the end;
-    what it held before stays, and so does what another call writes there meanwhile. The method "auto" stops where
-    the verdict at the detector's threshold is known.
+    With a file `out`, what is not there yet is added to it. The method "auto" stops where the verdict at the detector's
+    threshold is known.
 
     A line in a file is a claim: anyone can write one. For the first `again` images, what was there before is computed
     again, and where the claim is lower than what is found, what is returned is what was found.
@@ -71,25 +67,14 @@ def certify(
     check(out)
     with locked(out):
         there = _there(out, work)
-    processes.barrier()  # all have read what is there before one of them writes
-    part = out.with_name(f"{out.name}.part{processes.rank()}")
     for radius in request.eps:
-        for certificate in work.made(places[processes.rank() :: processes.world_size()], radius, there):
-            if math.isfinite(certificate.bound):  # else there is nothing to certify
-                with locked(out):
-                    append(part, certificate)
-    processes.barrier()
-    if processes.is_main():
-        with locked(out):  # another call may be at the same file
-            write_text(out, "".join(f"{one.to_json()}\n" for one in _there(out, work).values()))
-            for file in _parts(out):
-                file.unlink()
-    processes.barrier()
-    with locked(out):
-        there = _there(out, work)
-    for radius in request.eps:  # what has no bound is not in the file, but an answer
-        left = [place for place, key in zip(places, work.keys(places, radius), strict=True) if key not in there]
-        there |= {_key(one): one for one in work.made(left, radius, there)}
+        for start in range(0, len(images), request.batch):
+            made = list(work.made(places[start : start + request.batch], radius, there))
+            written = [one for one in made if math.isfinite(one.bound)]  # else there is nothing to certify
+            if written:
+                with locked(out):  # another call may be at the same file
+                    append(out, *written)
+            there |= {_key(one): one for one in made}
     for radius in request.eps:
         keys = dict(zip(places[:again], work.keys(places[:again], radius), strict=True))
         claimed = [place for place, key in keys.items() if key not in work.own]
@@ -178,18 +163,22 @@ def certifier(
     return line
 
 
-def stated(detector: Detector, bound: float) -> float | None:
-    """The confidence that follows from a bound of g; None for a bare discriminator."""
+def follow(detector: Detector, bounds: Sequence[float]) -> Sequence[float | None]:
+    """The confidences that follow from bounds of g; None for a bare discriminator."""
     if detector.rule.classes is None:
-        return None
-    score = detector.score.bound_from(torch.tensor([bound], dtype=torch.float64, device=detector.device))
-    return detector.rule.bound(score.item())
+        return [None] * len(bounds)
+    scores = detector.score.bound_from(torch.tensor(bounds, dtype=torch.float64, device=detector.device))
+    return [detector.rule.bound(score) for score in scores.tolist()]
+
+
+def stated(detector: Detector, bound: float) -> float | None:
+    """The same of one bound."""
+    return follow(detector, [bound])[0]
 
 
 def _there(out: Path, work: _Work) -> dict[Key, Certificate]:
-    """The certificates of the result and of what interrupted calls have left beside it."""
-    files = [out] if out.is_file() else []
-    found = [one for file in [*files, *_parts(out)] for one in read(file)[0]]
+    """The certificates of the file; one that was changed is refused, with the file."""
+    found = read(out)[0] if out.is_file() else []
     for one in found:
         if not one.intact or work.contradicts(one):
             raise Damaged(f"a certificate of {one.input.name} in {out} was changed after it was written: remove it")
@@ -198,8 +187,3 @@ def _there(out: Path, work: _Work) -> dict[Key, Certificate]:
 
 def _key(one: Certificate) -> Key:
     return one.input, one.model.sha256, one.eps, one.norm, one.method
-
-
-def _parts(out: Path) -> list[Path]:
-    ours = re.compile(re.escape(out.name) + r"\.part\d+")
-    return sorted(file for file in out.parent.glob("*.part*") if ours.fullmatch(file.name))

@@ -1,4 +1,4 @@
-"""A certificate as a line of JSON, and files of such lines.
+"""A certificate as a line of JSON.
 
 It says: for every image u in [0, 1]^d within `eps` of the input, the value that the deployed network g returns for u,
 in float32 and in any order of summation, is at most `bound`. The hashes say which image and which weights are meant.
@@ -17,16 +17,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prood.errors import Damaged, NoAccess, Unsupported
-from prood.reading import content, json_of
+from prood.errors import Unsupported
+from prood.reading import json_of
 from prood.version import __version__
 
 FORMAT = 1
 NORMS = ("linf", "l2", "l1")
 METHODS = ("best", "ibp", "crown-ibp", "alpha-crown", "crown", "bab", "auto")
-LONGEST, LARGEST = 2**16, 2**32
-"""Bytes of a line, and of a file of them."""
-
 _VERSION = re.compile(r"\d+(\.\d+){1,3}[a-z0-9.+-]{0,30}")
 _KINDS = {str: "a text", int: "a number that counts", float: "a finite number"}
 
@@ -137,48 +134,6 @@ def _is_name(text: str) -> bool:
         return False
 
 
-def append(path: Path | str, certificate: Certificate) -> None:
-    """Add a line. A last line that a kill has cut makes way: nobody could read it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = certificate.to_json().encode() + b"\n"
-    with path.open("ab+") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 1))
-        if file.read(1) not in (b"", b"\n"):
-            file.seek(0)
-            last = file.read().rpartition(b"\n")[2]
-            if _is_json(last):
-                line = b"\n" + line
-            else:
-                file.truncate(size - len(last))
-        file.write(line)
-
-
-def read(path: Path | str) -> tuple[list[Certificate], str]:
-    """All certificates of a file, and a note if its last line was cut off and is left out (else "")."""
-    path = Path(path)
-    try:
-        lines = content(path, LARGEST).split(b"\n")
-    except OSError as error:
-        raise NoAccess(f"cannot read {path}: {error.strerror}") from None
-    note = ""
-    if lines[-1] and not _is_json(lines[-1]):
-        note = f"line {len(lines)} of {path} was cut off and is left out"
-        lines.pop()
-    found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            if len(line) > LONGEST:
-                raise ValueError(f"it has {len(line):,} bytes, and {LONGEST:,} are read at most")
-            found.append(Certificate.from_json(line.decode()))
-        except ValueError as error:
-            raise Damaged(f"line {number} of {path} is no certificate: {error}") from None
-    return found, note
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of a key that stands there twice, one reader takes the first value and another the last."""
     values = dict(pairs)
@@ -199,11 +154,3 @@ def image_sha256(image: NDArray[np.float32]) -> str:
 def file_sha256(path: Path | str) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json_of(line)
-    except ValueError:
-        return False
-    return True

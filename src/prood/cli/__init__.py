@@ -21,11 +21,12 @@ from prood.cli.exporting import export
 from prood.cli.guarding import guard, init
 from prood.cli.measuring import asymptotics, compare, evaluate
 from prood.cli.predicting import predict
-from prood.cli.proving import certify, verify
+from prood.cli.proving import certify
 from prood.cli.reproduce import reproduce
 from prood.cli.scoring import score
 from prood.cli.showing import info, report, results
 from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
+from prood.cli.verifying import verify
 from prood.errors import ProodError, ProodWarning
 from prood.version import __version__
 

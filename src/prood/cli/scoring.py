@@ -1,14 +1,19 @@
 """prood score SOURCE… --model MODEL --out FOLDER"""
 
+from __future__ import annotations
+
 from os.path import exists
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from typer import Argument, Option
 
 from prood.cli.options import AnyDetector, Device
 from prood.errors import BadValue, NotFound
+
+if TYPE_CHECKING:
+    from prood.scoring import Engine, Request
 
 
 def score(
@@ -58,9 +63,9 @@ def score(
     With --shard many machines write into the same folder, which they must share: see docs/guides/scale.md.
     """
     from prood.evaluation import parse_radii
-    from prood.scoring import Engine, Options, Request, score
+    from prood.scoring import Engine, Options, Request
 
-    index, count = _shard(shard)
+    index, count = shares(shard)
     request = Request(
         sources=tuple(sources),
         model=model,
@@ -72,10 +77,18 @@ def score(
         trust_code=trust_code,
         options=Options(bound=bound, norm=norm),  # type: ignore[arg-type]  # wrong words are refused there
     )
-    where = Engine(engine, workers, gpus, index, count, device)  # type: ignore[arg-type]
+    carry_out(request, out, Engine(engine, workers, gpus, index, count, device))  # type: ignore[arg-type]
+
+
+def carry_out(request: Request, out: Path, where: Engine) -> None:
+    """Score into the folder, and print what is in it then."""
+    from prood.scoring import score
+
     console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     found = score(request, out, where, console=console)
-    totals, whose = (found.here, f"shards {shard}") if found.totals is None else (found.totals, "all shards")
+    totals, whose = (
+        (found.here, f"shards {where.index}/{where.count}") if found.totals is None else (found.totals, "all shards")
+    )
     if not found.shards:
         print("nothing was missing")
     facts = [f"{totals['images']:,} images"]
@@ -86,12 +99,13 @@ def score(
 
 def _sources(given: list[str]) -> list[str]:
     for source in given:
-        if not exists(source):
+        known = ":" in source or not ("/" in source or Path(source).suffix)  # it may be an image set
+        if not known and not exists(source):
             raise NotFound(f"there is no file or folder {source}: check its path")
     return given
 
 
-def _shard(text: str) -> tuple[int, int]:
+def shares(text: str) -> tuple[int, int]:
     index, slash, count = text.partition("/")
     if not (slash and index.isascii() and index.isdigit() and count.isascii() and count.isdigit() and int(count)):
         raise BadValue(f"{text!r} is not a share of the shards: write 0/8 for the first of eight")

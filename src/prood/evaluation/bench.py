@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ from prood.atomic import replacing
 from prood.data import ImageSet
 from prood.errors import ProodError
 from prood.evaluation.options import EvaluateOptions, goals
+from prood.evaluation.parts import Part, Shelf, highest, joined
 from prood.evaluation.scores import Scores
 from prood.models import Score
 
 PIXELS = 2**23
 """At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
-GALLERY = 6
-"""So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
 CERTIFIED = 16
 """Images certified at once on a CPU: linear bounds of many more take gigabytes, and longer, as no cache holds them."""
 
@@ -41,8 +41,16 @@ class Bench:
 
     def batches(self, images: ImageSet) -> tuple[Tensor, ...]:
         """The rows that are this process's, a few at a time."""
-        at_once = self.options.batch or max(1, min(250, PIXELS // math.prod(images.shape)))
-        return torch.split(processes.own_rows(torch.arange(len(images))), at_once)
+        return torch.split(processes.own_rows(torch.arange(len(images))), self._at_once(images))
+
+    def _at_once(self, images: ImageSet) -> int:
+        return self.options.batch or max(1, min(250, PIXELS // math.prod(images.shape)))
+
+    def shelf(self, images: ImageSet, folder: Path) -> Shelf:
+        """Where the parts of all processes lie."""
+        world, size = processes.world_size(), self._at_once(images)
+        counts = (len(range(rank, len(images), world)) for rank in range(world))
+        return Shelf(folder, tuple(max(1, -(-count // size)) for count in counts))
 
     def over(
         self, images: ImageSet, function: Callable[[Tensor], Tensor], reached: Callable[[int], None] = lambda _: None
@@ -68,60 +76,100 @@ class Bench:
         `reached` is told how many images are done, those under attack in parts. `known` are the bounds of the score's
         part, where they were computed before.
         """
-        before, world, options = 0, processes.world_size(), self.options
-        attack = options.attack
-        share = world / attack.passes if attack else world
-        names = ("clean", *(attack.names if attack else ()))
-        columns = torch.zeros(4, len(images), dtype=torch.float64)
-        shown = torch.zeros_like(images.images)
-        found_by = torch.zeros(len(names), dtype=torch.float64)
-        costs = torch.zeros(3, dtype=torch.float64)
+        return self.together(images, inside, self.measured(images, eps, inside, reached, known=known))
 
-        def watch(passes: int) -> None:
-            reached(before + share * passes)
-
-        for rows in self.batches(images):
-            x = images.floats(rows).to(self.options.place)
-            clean = self.score(x).double()
-            if known is None:
-                bound = self._bounds(x, eps, watch if attack is None else lambda _: None)
-            else:
-                bound = self.score.bound_from(known[rows].to(self.options.place))
-            points, attacked, settled = x, clean, torch.zeros_like(clean)
-            if attack is not None:
-                began = time.monotonic()
-                goal = goals(options.stop, bound, inside.to(self.options.place))
-                searched = self.searched or self.score
-                outcome = attack(searched, x, eps, goal=goal, seed=options.seed, numbers=rows, watch=watch)
-                # Scored among other images, an image may round differently: never let that look like a fall.
-                points = torch.where((outcome.scores > clean).view(-1, 1, 1, 1), outcome.images, x)
-                attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
-                found_by += torch.tensor([outcome.found_by.count(name) for name in names])
-                costs += torch.tensor([outcome.forward, outcome.backward, time.monotonic() - began])
-            confirm(x, points, attacked, bound, eps, options.folder or "")
-            columns[:, rows] = torch.stack([clean, attacked, bound, settled]).cpu()
-            shown[rows] = (points * 255).round().to(torch.uint8).cpu()
+    def measured(
+        self,
+        images: ImageSet,
+        eps: float,
+        inside: Tensor,
+        reached: Callable[[float], None],
+        *,
+        known: Tensor | None = None,
+        shelf: Shelf | None = None,
+    ) -> list[Part]:
+        """This process's parts; with a shelf, those that lie there are not made again."""
+        before, world = 0, processes.world_size()
+        share = world / self.options.attack.passes if self.options.attack else world
+        parts = []
+        for number, rows in enumerate(self.batches(images)):
+            part = None if shelf is None else shelf.own(number, rows)
+            if part is None:
+                watch = partial(lambda before, passes: reached(before + share * passes), before)
+                part = self._part(images, rows, eps, inside, watch, None if known is None else known[rows])
+                if shelf is not None:
+                    shelf.put(number, part)
+            parts.append(part)
             before += world * len(rows)
             reached(before)
-        clean, attacked, certified, settled = self._total(columns)
-        finite = certified.isfinite().nonzero().squeeze(1)  # none where there is no certificate
-        highest = finite[certified[finite].topk(min(GALLERY, len(finite))).indices]
-        top = torch.cat([attacked.topk(min(GALLERY, len(images))).indices, highest])
-        gallery = torch.tensor(list(dict.fromkeys(top.tolist())), dtype=torch.int64)
-        forward, backward, seconds = self._total(costs).tolist()
-        by = dict(zip(names, (self._total(found_by) / len(images)).tolist(), strict=True))
+        return parts
+
+    def _part(
+        self,
+        images: ImageSet,
+        rows: Tensor,
+        eps: float,
+        inside: Tensor,
+        watch: Callable[[int], None],
+        known: Tensor | None,
+    ) -> Part:
+        options = self.options
+        attack = options.attack
+        x = images.floats(rows).to(options.place)
+        clean = self.score(x).double()
+        if known is None:
+            bound = self._bounds(x, eps, watch if attack is None else lambda _: None)
+        else:
+            bound = self.score.bound_from(known.to(options.place))
+        points, attacked, settled = x, clean, torch.zeros_like(clean)
+        costs = torch.zeros(3 + len(self._names), dtype=torch.float64)
+        if attack is not None:
+            began = time.monotonic()
+            goal = goals(options.stop, bound, inside.to(options.place))
+            searched = self.searched or self.score
+            outcome = attack(searched, x, eps, goal=goal, seed=options.seed, numbers=rows, watch=watch)
+            # Scored among other images, an image may round differently: never let that look like a fall.
+            points = torch.where((outcome.scores > clean).view(-1, 1, 1, 1), outcome.images, x)
+            attacked, settled = torch.maximum(outcome.scores, clean), outcome.settled.double()
+            found_by = [outcome.found_by.count(name) for name in self._names]
+            costs += torch.tensor([outcome.forward, outcome.backward, time.monotonic() - began, *found_by])
+        confirm(x, points, attacked, bound, eps, options.folder or "")
+        return Part.of(rows, torch.stack([clean, attacked, bound, settled]).cpu(), costs, points)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("clean", *(self.options.attack.names if self.options.attack else ()))
+
+    def together(
+        self, images: ImageSet, inside: Tensor, parts: Sequence[Part], *, all_of_them: bool = False
+    ) -> tuple[Scores, dict[str, Any]]:
+        """The scores of all images, and what the attack did; the parts of others come from them, if not given."""
+        columns, costs, pictures = joined(parts, len(images))
+        seen = torch.zeros(len(images), dtype=torch.float64)
+        seen[list(pictures)] = 1.0
+        if not all_of_them:
+            columns, costs, seen = self._total(columns), self._total(costs), self._total(seen)
+        clean, attacked, certified, settled = columns
+        places = seen.nonzero().squeeze(1)
+        gallery = places[highest(attacked[places], certified[places])]
+        shown = torch.zeros_like(images.images[gallery].cpu(), dtype=torch.int64)
+        for number, place in enumerate(gallery.tolist()):
+            if place in pictures:
+                shown[number] = torch.from_numpy(pictures[place])
+        forward, backward, seconds, *found_by = costs.tolist()
+        by = {name: count / len(images) for name, count in zip(self._names, found_by, strict=True)}
         statistics = {"forward": int(forward), "backward": int(backward), "settled": settled.mean().item()}
         statistics |= {"raised": (attacked > clean).double().mean().item(), "by": by, "seconds": round(seconds, 3)}
         found = Scores(
             inside=inside.numpy(),
             clean=clean.numpy(),
             certified=certified.numpy(),
-            attacked=attacked.numpy() if attack else None,
+            attacked=attacked.numpy() if self.options.attack else None,
             gallery=gallery.numpy(),
             gallery_clean=images.images[gallery].cpu().numpy(),
-            gallery_attacked=self._total(shown[gallery].long()).to(torch.uint8).numpy(),
+            gallery_attacked=(shown if all_of_them else self._total(shown)).to(torch.uint8).numpy(),
         )
-        return found, statistics if attack else {}
+        return found, statistics if self.options.attack else {}
 
     def _bounds(self, images: Tensor, eps: float, watch: Callable[[int], None]) -> Tensor:
         """Certified bounds; `watch` is told how many images have one before each part but the first."""

@@ -1,6 +1,7 @@
 """Every number of the paper's tables, for any model that has a score."""
 
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from prood import processes
 from prood.attacks import Compiled
 from prood.data import ImageSet
-from prood.errors import BadValue, Damaged, Mismatch, Unsupported, first_line, warn
+from prood.errors import BadValue, Damaged, Mismatch, NoAccess, Unsupported, first_line, warn
 from prood.evaluation.bench import Bench
 from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
@@ -95,19 +96,35 @@ def evaluate(
         seen = partial(_seen, lines, inside)
         reference = bench.over(inside, score, seen)
         classified = _classified(bench, inside, seen)
+        if store is not None:
+            _shared(store)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
         for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
             known = _known((*(options.reuse or ()), *stored), score, settings)
-            scores, attack = bench.confront(images, settings["eps"], reference, bar.reaches, known)
             whole = len(outside[settings["outside"]])
-            available = {"available": whole} if len(images) < whole else {}
-            made = _evaluation(settings | classified | available, scores, attack)
-            seconds = round(time.monotonic() - began, 3)
-            found[name] = replace(made, seconds=seconds, machine=machine(options.place))
-            if store and processes.is_main():
-                append(store, found[name])
+            facts = settings | classified | ({"available": whole} if len(images) < whole else {})
+
+            def made(scores: Scores, attack: dict[str, Any], facts: Any = facts, began: float = began) -> Evaluation:
+                seconds = round(time.monotonic() - began, 3)
+                return replace(_evaluation(facts, scores, attack), seconds=seconds, machine=machine(options.place))
+
+            if store is None:
+                found[name] = made(*bench.confront(images, settings["eps"], reference, bar.reaches, known))
+                continue
+            shelf = bench.shelf(images, store / "scores" / f".{name}")
+            bench.measured(images, settings["eps"], reference, bar.reaches, known=known, shelf=shelf)
+            with shelf.taken() as parts:
+                if parts is not None:  # else another process is not done yet, and will put them together
+                    found[name] = made(*bench.together(images, reference, parts, all_of_them=True))
+                    append(store, found[name])
+    while store is not None and (left := {name: plan[name] for name in missing if name not in found}):
+        found |= _usable(read_results(store) or Results(), left)  # what other processes are still at
+        time.sleep(0.2)
+    if store is not None and processes.is_main():
+        for name in missing:  # of two calls at a time, one may leave parts
+            shutil.rmtree(store / "scores" / f".{name}", ignore_errors=True)
     threshold = options.threshold
     if threshold is None:
         threshold = getattr(score.model, "threshold", None)
@@ -153,6 +170,15 @@ def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
             if one.identity in plan and (one.scores is None or one.scores.clean is not None):
                 found[one.identity] = one
     return found
+
+
+def _shared(store: Path) -> None:
+    """Refuse a folder that is another one for each process: it would wait for the parts of others forever."""
+    if processes.is_main():
+        (store / "scores").mkdir(parents=True, exist_ok=True)
+    processes.barrier()
+    if not (store / "scores").is_dir():
+        raise NoAccess(f"{store} is not the folder of the first process: put it on a disk that all processes share")
 
 
 def _seen(lines: Lines, inside: ImageSet, done: int) -> None:

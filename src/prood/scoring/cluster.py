@@ -12,7 +12,7 @@ from prood.data.images import Shape
 from prood.errors import ProodError, Unsupported, first_line
 from prood.extras import require_packages
 from prood.scoring.job import Job
-from prood.scoring.pictures import decoded
+from prood.scoring.pictures import Column, decoded
 from prood.scoring.progress import Progress
 from prood.scoring.scorer import Scorer
 from prood.scoring.sources import Chunk
@@ -46,22 +46,24 @@ class Actor:
 
     def _ahead(self, chunks: Iterator[Chunk]) -> Iterator[dict[str, Any]]:
         """The decoded chunks in their order, while tasks decode the next ones."""
-        import ray
-
-        waiting: deque[tuple[list[str], Any]] = deque()
+        waiting: deque[tuple[Chunk, Any]] = deque()
         shape = self._scorer.detector.shape
         for chunk in chunks:
-            waiting.append((chunk.names, self._decode.remote(chunk, shape)))
+            waiting.append((chunk._replace(images=()), self._decode.remote(chunk.images, shape)))
             if len(waiting) > self._tasks:
-                names, found = waiting.popleft()
-                yield {"name": names, **ray.get(found)}
+                yield _together(*waiting.popleft())
         while waiting:
-            names, found = waiting.popleft()
-            yield {"name": names, **ray.get(found)}
+            yield _together(*waiting.popleft())
 
 
-def _decoded(chunk: Chunk, shape: Shape) -> dict[str, Any]:
-    images, errors = decoded(chunk.images, shape)
+def _together(chunk: Chunk, found: Any) -> dict[str, Any]:
+    import ray
+
+    return {"name": chunk.names, "reference": chunk.references, **ray.get(found)}
+
+
+def _decoded(images: Column, shape: Shape) -> dict[str, Any]:
+    images, errors = decoded(images, shape)
     return {"image": images, "error": errors}
 
 

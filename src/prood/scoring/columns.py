@@ -24,6 +24,7 @@ _KINDS: Mapping[str, tuple[Any, Any, str]] = {  # dtype, what a row without an a
     "upper_bound": (np.float64, np.nan, "float64"),
     "rejected": (np.bool_, False, "bool_"),
     "radius": (np.float64, np.nan, "float64"),
+    "certificate": (object, None, "string"),
     "reason": (object, None, "string"),
     "sha256": (object, None, "string"),
     "fingerprint": (object, None, "string"),
@@ -34,7 +35,10 @@ _KINDS: Mapping[str, tuple[Any, Any, str]] = {  # dtype, what a row without an a
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one detector: `all` that it can fill, and those that are `asked` for."""
+    """The columns of one detector: `all` that it can fill, and those that are `asked` for.
+
+    Certificates are long: they are there only where they are asked for by name.
+    """
 
     all: tuple[str, ...]
     asked: tuple[str, ...]
@@ -44,6 +48,7 @@ class Columns:
         """Without a threshold nothing is accepted or rejected, and there are no such columns."""
         names = ["label", "confidence", "p_in"]
         names += ["accepted", "reason"] if threshold else []
+        proofs = [f"certificate_{one:g}" for one in eps]
         for one in eps:
             names += [f"upper_bound_{one:g}"] + ([f"rejected_{one:g}"] if threshold else [])
         if len(set(names)) != len(names):
@@ -51,7 +56,7 @@ class Columns:
         names += ["radius"] if radius else []
         names += ["bound"] if eps or radius else []
         names += ["sha256", "fingerprint", "error"]
-        return cls(tuple(names), tuple(names if asked is None else dict.fromkeys(asked)))
+        return cls((*names, *proofs), tuple(names if asked is None else dict.fromkeys(asked)))
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -73,7 +78,7 @@ class Columns:
 
 def kind_of(name: str) -> str:
     """`upper_bound` for `upper_bound_0.01`."""
-    return next((kind for kind in ("upper_bound", "rejected") if name.startswith(f"{kind}_")), name)
+    return next((kind for kind in ("upper_bound", "rejected", "certificate") if name.startswith(f"{kind}_")), name)
 
 
 def schema_of(names: Sequence[str]) -> pa.Schema:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prood.atomic import locked, replacing, write_text
+from prood.data.images import Shape
 from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NoAccess
 from prood.reading import content, json_of
 from prood.scoring import shards
 from prood.scoring.columns import schema_of
 from prood.scoring.options import Options
 from prood.scoring.scorer import Scorer
-from prood.scoring.sources import Chunk, Listing, Piece, chunks, planned
+from prood.scoring.sources import Chunk, Listing, Piece, chunks, planned, settled
 from prood.version import __version__
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Request:
     columns: tuple[str, ...] | None = None
     column: str | None = None  # of the images, in Parquet and CSV
     rows: int | None = None  # images of a shard
+    limit: int | None = None  # only the first images of each source
     trust_code: bool = False
     options: Options = field(default_factory=Options)
 
@@ -56,8 +58,9 @@ class Request:
     def settings(self) -> dict[str, Any]:
         """Whatever changes a row. Where the model lies, and what a machine gives it, do not."""
         found: dict[str, Any] = {"eps": list(self.eps), "radius": self.radius, "columns": self.columns}
+        found |= {} if self.limit is None else {"limit": self.limit}
         found |= {"bound": self.options.bound, "norm": self.options.norm, "column": self.column}
-        return found | {"sources": [os.path.abspath(source) for source in self.sources]}
+        return found | {"sources": [settled(source) for source in self.sources]}
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Job:
             known, asked = ", ".join(scorer.columns.all), ", ".join(scorer.columns.asked)
             raise BadValue(f"columns are among {known}, and 'error' is one of them: not {asked}")
         model = {"fingerprint": scorer.fingerprint, "threshold": detector.threshold}
+        if scorer.columns.wants("certificate"):
+            model["sha256"] = scorer.file  # a certificate names a file, not only weights
         facts = {"format": FORMAT, "version": __version__, "command": sys.argv, "begun": _now()}
         facts |= {"model": {"path": request.model, "classes": list(detector.classes), **model}}
         facts |= {"request": request.settings(), "complete": False}
@@ -88,7 +93,7 @@ class Job:
             if there is not None and there.get("identity") != identity:
                 raise Mismatch(f"{out} holds {_difference(there, facts)}: give another --out")
             if there is None:
-                facts |= {"identity": identity} | _plan(out, request, parts)
+                facts |= {"identity": identity} | _plan(out, request, parts, detector.shape)
                 write_text(manifest, json.dumps(facts, indent=1))
         return cls(out, identity, scorer.fingerprint, _pieces(out, (there or facts).get("plan")))
 
@@ -115,7 +120,7 @@ class Job:
             piece = Piece("listing", str(self.out / INSIDE / "listing.parquet"), piece.start, piece.count)
 
         def parts() -> Iterator[dict[str, Any]]:
-            for batch in decode(chunks(piece, CHUNK)):
+            for batch in decode(chunks(piece, CHUNK, scorer.detector.shape)):
                 rows = scorer(batch)
                 told(len(rows["error"]), sum(error is not None for error in rows["error"]))
                 yield {"image": batch["name"], **rows}
@@ -145,13 +150,14 @@ class Job:
 def inline(found: Iterator[Chunk]) -> Iterator[dict[str, Any]]:
     """What a Scorer decodes itself."""
     for chunk in found:
-        yield {"name": chunk.names, "image": chunk.images}
+        yield {"name": chunk.names, "reference": chunk.references, "image": chunk.images}
 
 
-def _plan(out: Path, request: Request, parts: int) -> dict[str, Any]:
+def _plan(out: Path, request: Request, parts: int, shape: Shape) -> dict[str, Any]:
     inside = out / INSIDE
     with replacing(inside / "listing.parquet") as aside, Listing(aside) as listing:
-        pieces = planned(request.sources, listing, column=request.column, rows=request.rows, parts=parts)
+        how = {"column": request.column, "rows": request.rows, "limit": request.limit}
+        pieces = planned(request.sources, listing, parts=parts, shape=shape, **how)  # type: ignore[arg-type]
     plan = json.dumps([piece.to_json() for piece in pieces])
     write_text(inside / "plan.json", plan)
     counts = [piece.count for piece in pieces]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prood.data.formats.members import picture_of
 from prood.data.formats.pictures import decode, fit
 from prood.data.images import Shape
 from prood.detector.inputs import read
@@ -60,8 +61,7 @@ def pixels(images: Column, shape: Shape) -> tuple[Tensor, Errors]:
 
 def fitted(image: Any, shape: Shape) -> Tensor:
     """One image of the model's shape: bytes of a picture as uint8, all else as float32 in [0, 1]."""
-    if isinstance(image, Mapping):  # as Hugging Face's data sets hold pictures
-        image = image.get("path") if image.get("bytes") is None else image["bytes"]
+    image = picture_of(image)
     if isinstance(image, Fault):
         raise Damaged(image.text)
     if image is None:

@@ -65,8 +65,8 @@ def score(request: Request, out: Path, engine: Engine | None = None, *, console:
     engine = engine or Engine()
     require_packages("scale", "pyarrow", *(["ray"] if engine.name == "ray" else []), what="prood score")
     workers = engine.workers or _workers(engine)
-    threads = request.options.threads or (max(1, cores() // workers) if engine.name == "local" else 1)
-    request = replace(request, options=replace(request.options, threads=threads))
+    # How a convolution rounds depends on the number of threads, and rows shall not depend on that of the workers.
+    request = replace(request, options=replace(request.options, threads=request.options.threads or 1))
     scorer = request.scorer(engine.device)
     job = Job.begun(out, request, scorer, engine.count)
     own = range(engine.index, len(job.pieces), engine.count)

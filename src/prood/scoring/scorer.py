@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor
 
 from prood import processes
-from prood.certification.record import image_sha256
+from prood.certification.record import ImageReference, image_sha256
 from prood.detector import Detector
 from prood.detector.inputs import radius_of
 from prood.errors import BadValue, Diverged
@@ -21,6 +23,7 @@ from prood.scoring.memory import batch_for, limited
 from prood.scoring.options import Options
 from prood.scoring.parcel import Parcel
 from prood.scoring.pictures import Column, Errors, column_of, pixels
+from prood.scoring.proofs import Prover, Reference, references
 
 
 class Scorer:
@@ -34,7 +37,8 @@ class Scorer:
     all of the Scorer's own are returned: label, confidence, p_in, accepted, reason, for each radius `upper_bound_EPS`
     and `rejected_EPS` (provably), with `radius` how far each image provably stays rejected, then bound, sha256 (of the
     pixels, as certificates state it), fingerprint (of the model) and error. Without a threshold, accepted, reason,
-    rejected and radius are absent.
+    rejected and radius are absent. `certificate_EPS`, where it is asked for by name, is the line that `prood certify`
+    writes; it needs a model that was given by its path.
 
     An image that cannot be read is a row whose `error` says why, with label −1, NaN, and nothing accepted or rejected.
     A Scorer can be pickled: it sends the model's path, or the bytes of its files if it was made from a `Detector`, and
@@ -79,6 +83,11 @@ class Scorer:
         return self._open().columns
 
     @property
+    def file(self) -> str:
+        """The sha256 of the model's file, which certificates name."""
+        return self._open().prover.model.sha256
+
+    @property
     def fingerprint(self) -> str:
         """Of the model's weights."""
         return self._open().fingerprint
@@ -91,6 +100,7 @@ class Scorer:
         known = batch.get("error", [None] * len(images))
         if missing := [name for name in ready.columns.carried if name not in batch]:
             raise BadValue(f"there is no column {missing[0]!r}: choose from {', '.join((*ready.columns.all, *batch))}")
+        called = references(batch, name) if ready.columns.wants("certificate") else None
         parts = [ready.columns.blank(0)]
         with limited(self.options.threads):
             for start in range(0, len(images), ready.batch):
@@ -98,8 +108,22 @@ class Scorer:
                 stack, errors = pixels(images[part], ready.detector.shape)
                 parts.append(self._rows(ready, stack, [a or b for a, b in zip(known[part], errors, strict=True)]))
         found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if called is not None:
+            self._certify(ready, found, called)
         found |= {name: np.asarray(batch[name]) for name in ready.columns.carried}
         return {name: found[name] for name in ready.columns.asked}
+
+    def _certify(self, ready: _Ready, rows: Rows, called: Sequence[Reference]) -> None:
+        """Make lines of the bounds that stand in the columns of certificates."""
+        images = [
+            None if error else ImageReference(*reference, sha256)
+            for reference, sha256, error in zip(called, rows["sha256"], rows["error"], strict=True)
+        ]
+        for eps in self.eps:
+            name = f"certificate_{eps:g}"
+            if name in ready.columns.own:
+                bounds = [math.nan if bound is None else bound for bound in rows[name]]
+                rows[name] = np.array([*ready.prover.lines(bounds, eps, images), None], dtype=object)[:-1]
 
     def _open(self) -> _Ready:
         if self._ready is None:
@@ -149,7 +173,7 @@ class Scorer:
         rows = columns.blank(size)
         rows |= {"label": found.label, "confidence": found.confidence, "p_in": found.p_in}
         rows["fingerprint"][:] = ready.fingerprint
-        if columns.wants("sha256"):
+        if columns.wants("sha256") or columns.wants("certificate"):
             rows["sha256"][:] = [image_sha256(image.numpy()) for image in stack]
         if detector.threshold is not None:
             rows["accepted"] = found.accepted
@@ -164,6 +188,9 @@ class Scorer:
             if columns.wants("radius"):
                 reach = detector.certified_radius(stack, **how)  # type: ignore[arg-type]
                 rows["radius"] = detector.rule.reach(reach, bounds, self.eps)
+        for eps in self.eps:
+            if f"certificate_{eps:g}" in columns.own:
+                rows[f"certificate_{eps:g}"][:] = ready.prover.bounds(stack, eps)
         if "bound" in rows:
             rows["bound"][:] = options.bound
         return rows
@@ -180,4 +207,10 @@ class _Ready:
         self.detector = detector
         self.columns = Columns.of(scorer.eps, threshold=decides, radius=scorer.radius, asked=scorer._asked)
         self.fingerprint = fingerprint(detector.model)
+        self._where = None if scorer._parcel is None else scorer._parcel.path
+        self._options = scorer.options
         self.batch = batch_for(detector, scorer.options.memory, bounded=bool(scorer.eps) or scorer.radius)
+
+    @cached_property
+    def prover(self) -> Prover:
+        return Prover.of(self.detector, self._where, self._options)

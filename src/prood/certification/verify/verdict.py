@@ -16,6 +16,7 @@ from prood.certification.verify.committee import Discriminator, bounds, highest
 from prood.certification.verify.exact import Refuted, Undecided, confidence_is_too_small, in_logit
 from prood.certification.verify.network import Model, read_model, sha256_of
 from prood.data import Images, open_set
+from prood.data.formats.members import member
 from prood.data.formats.pictures import decode, fit
 from prood.data.images import Shape
 from prood.errors import ProodError
@@ -91,7 +92,10 @@ class Verifier:
         row, own = certificate.input.row, certificate.input.name
         name = own if self.input is None else self.input
         try:
-            if row is None:
+            inside = member(own, row, self.input)
+            if inside is not None:
+                pixels = fit(decode(inside, own), shape)
+            elif row is None:
                 path = Path(name)
                 pixels = fit(decode(path / Path(own).name if os.path.isdir(path) else path), shape)
             else:

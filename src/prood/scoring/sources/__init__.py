@@ -2,6 +2,6 @@
 
 from prood.scoring.sources.listing import Listing
 from prood.scoring.sources.pieces import Chunk, Piece, chunks
-from prood.scoring.sources.planning import planned
+from prood.scoring.sources.planning import planned, settled
 
-__all__ = ["Chunk", "Listing", "Piece", "chunks", "planned"]
+__all__ = ["Chunk", "Listing", "Piece", "chunks", "planned", "settled"]

@@ -26,7 +26,7 @@ def length(path: str) -> int:
         return shape[0]
 
 
-def rows(path: str, start: int, count: int, size: int) -> Iterator[tuple[list[str], NDArray[Any]]]:
+def rows(path: str, start: int, count: int, size: int) -> Iterator[tuple[list[tuple[str, int | None]], NDArray[Any]]]:
     """These rows, as arrays of `size` images; of grey ones (N, H, W) each with its one channel."""
     with _opened(path) as (file, shape, dtype):
         row = math.prod(shape[1:]) * dtype.itemsize
@@ -38,7 +38,8 @@ def rows(path: str, start: int, count: int, size: int) -> Iterator[tuple[list[st
             if len(content) != wanted * row:
                 raise Damaged(f"{path} ends before row {first + wanted}: copy it again")
             found = np.frombuffer(content, dtype).reshape(wanted, *shape[1:])
-            yield [f"{path}[{first + place}]" for place in range(wanted)], found[:, None] if found.ndim == 3 else found
+            references: list[tuple[str, int | None]] = [(f"npz:{path}", first + place) for place in range(wanted)]
+            yield references, found[:, None] if found.ndim == 3 else found
 
 
 @contextmanager

@@ -29,6 +29,7 @@ class Listing:
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd", write_statistics=False)
         self._waiting: list[bytes] = []
         self.count = 0
+        self.most: int | None = None  # paths beyond so many are left out
 
     def __enter__(self) -> Self:
         return self
@@ -38,6 +39,8 @@ class Listing:
         self._file.close()
 
     def add(self, path: str) -> None:
+        if self.count == self.most:
+            return
         self._waiting.append(os.fsencode(path))
         self.count += 1
         if len(self._waiting) == GROUP:

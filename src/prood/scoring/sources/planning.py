@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from prood.data.formats.folder import ENDINGS
-from prood.errors import NotFound, Unsupported
-from prood.scoring.sources import arrays, tables
+from prood.data.images import Shape
+from prood.errors import NotFound, UnknownName, Unsupported
+from prood.scoring.sources import arrays, sets, tables
 from prood.scoring.sources.listing import Listing, lines, walk
 from prood.scoring.sources.pieces import Piece
 from prood.scoring.sources.tars import ARCHIVES
@@ -22,10 +24,20 @@ SHARDS = 16
 
 
 def planned(
-    sources: Sequence[str], listing: Listing, *, column: str | None, rows: int | None, parts: int = 1
+    sources: Sequence[str],
+    listing: Listing,
+    *,
+    column: str | None,
+    rows: int | None,
+    parts: int = 1,
+    shape: Shape | None = None,
+    limit: int | None = None,
 ) -> list[Piece]:
     """The pieces of all sources; paths of single pictures go into the listing, whose pieces come first."""
-    whole = [piece for source in sources for piece in _pieces(source, listing, column)]
+    whole = []
+    for source in sources:
+        listing.most = None if limit is None else listing.count + limit
+        whole += [_first(piece, limit) for piece in _pieces(source, listing, column, shape)]
     counted = listing.count + sum(piece.count or 0 for piece in whole)
     if not counted and not any(piece.kind == "tar" for piece in whole):
         raise NotFound(f"{', '.join(sources)} hold no pictures: files that end in {' '.join(ENDINGS)}")
@@ -34,14 +46,25 @@ def planned(
     return [part for piece in [listed, *whole] for part in _cut(piece, size)]
 
 
-def _pieces(source: str, listing: Listing, column: str | None) -> Iterator[Piece]:
-    path = os.path.abspath(source)
+def settled(source: str) -> str:
+    """The same source from any folder: a path, or the name of an image set."""
+    if os.path.exists(source):
+        return os.path.abspath(source)
+    try:
+        return sets.absolute(source)
+    except UnknownName:
+        kinds = "folders, lists, CSV, Parquet, tar or npz files, or image sets by name"
+        raise NotFound(f"there is no file, folder or image set {source}: give {kinds}") from None
+
+
+def _pieces(source: str, listing: Listing, column: str | None, shape: Shape | None) -> Iterator[Piece]:
+    path = settled(source)
     kind = path.lower()
     if os.path.isdir(path):
         for file in walk(path):
             yield from _file(file, listing, column)
-    elif not os.path.isfile(path):
-        raise NotFound(f"there is no file or folder {source}: give folders, lists, CSV, Parquet, tar or npz files")
+    elif not os.path.exists(path):
+        yield Piece("set", path, 0, len(sets.opened(path, shape)))
     elif kind.endswith((".txt", ".lst", ".csv")):
         for line in lines(path, column):
             listing.add(line)
@@ -63,6 +86,14 @@ def _file(path: str, listing: Listing, column: str | None) -> Iterator[Piece]:
     else:
         known = ".txt .csv .parquet .tar .tar.gz .npz, or a picture"
         raise Unsupported(f"{path} is no source of images: its name must end in {known}")
+
+
+def _first(piece: Piece, limit: int | None) -> Piece:
+    if limit is None:
+        return piece
+    if piece.count is None:
+        raise Unsupported(f"{piece.path} is an archive, whose first images alone cannot be scored: leave out --limit")
+    return replace(piece, count=min(piece.count, limit))
 
 
 def _cut(piece: Piece, size: int) -> Iterator[Piece]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prood.data.formats.members import INSIDE, picture_of
 from prood.errors import Damaged, Mismatch, Unsupported, first_line
 from prood.reading import RATIO, UNPACKED
 from prood.scoring.pictures import column_of
@@ -45,7 +46,7 @@ def column_in(path: str, asked: str | None) -> tuple[str, int]:
 
 def rows(
     path: str, column: str, start: int, count: int, size: int, *, paths: bool = False
-) -> Iterator[tuple[list[str], list[Any]]]:
+) -> Iterator[tuple[list[tuple[str, int | None]], list[Any]]]:
     """These rows; only the row groups that they are in are read. With `paths`, bytes are a path: it may be no text."""
     import pyarrow as pa
 
@@ -64,8 +65,9 @@ def rows(
                 low, high = max(start - place, 0), min(end - place, len(batch))
                 if low < high:
                     cells = batch.column(0).slice(low, high - low).to_pylist()
-                    found = [_cell(path, cell, place + low + number, paths) for number, cell in enumerate(cells)]
-                    yield [name for name, _ in found], [image for _, image in found]
+                    named = [(f"{path}{INSIDE}{column}", place + low + number) for number in range(len(cells))]
+                    found = [_cell(path, *both, paths) for both in zip(named, cells, strict=True)]
+                    yield [reference for reference, _ in found], [image for _, image in found]
                 place += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise Damaged(f"cannot read {path} as Parquet ({_reason(error)}): copy it again") from None
@@ -85,15 +87,13 @@ def _check_bytes(path: str, file: pq.ParquetFile, group: int, column: str) -> No
         )
 
 
-def _cell(path: str, cell: Any, row: int, paths: bool) -> tuple[str, Any]:
-    """The name of a row's image, and what there is of it; a path is relative to the file's folder."""
-    image = cell
-    if isinstance(cell, Mapping):
-        image = cell.get("path") if cell.get("bytes") is None else cell["bytes"]
+def _cell(path: str, own: tuple[str, int], cell: Any, paths: bool) -> tuple[tuple[str, int | None], Any]:
+    """What a row's image is called, and what there is of it; a path is relative to the file's folder."""
+    image = picture_of(cell)
     if image is None or (isinstance(image, bytes) and not paths):
-        return f"{path}[{row}]", image
+        return own, image
     full = os.path.join(os.path.dirname(path), os.fsdecode(image))
-    return full, Path(full)
+    return (full, None), Path(full)
 
 
 def _checks(pa: Any) -> tuple[Any, ...]:

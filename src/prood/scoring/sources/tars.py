@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from prood.data.formats.folder import ENDINGS
+from prood.data.formats.members import INSIDE
 from prood.data.formats.pictures import LARGEST
 from prood.errors import first_line
 from prood.scoring.pictures import Fault
@@ -25,9 +26,9 @@ class _Entry(tarfile.TarInfo):
         return super().frombuf(buf, encoding, errors)
 
 
-def pictures(path: str, size: int) -> Iterator[tuple[list[str], list[Any]]]:
+def pictures(path: str, size: int) -> Iterator[tuple[list[tuple[str, int | None]], list[Any]]]:
     """All members that are pictures by their names. Where the archive is cut short, a last row says so."""
-    names: list[str] = []
+    names: list[tuple[str, int | None]] = []
     images: list[Any] = []
     fault: Fault | None = None
     held = 0  # bytes
@@ -36,7 +37,7 @@ def pictures(path: str, size: int) -> Iterator[tuple[list[str], list[Any]]]:
             for member in archive:
                 if not member.isfile() or not member.name.lower().endswith(ENDINGS):
                     continue
-                names.append(f"{path}::{member.name}")
+                names.append((f"{path}{INSIDE}{member.name}", None))
                 if member.size > LARGEST:  # a few kilobytes may unpack to as much as they like
                     images.append(Fault(f"the picture has {member.size:,} bytes: at most {LARGEST:,} are read"))
                 else:
@@ -49,7 +50,7 @@ def pictures(path: str, size: int) -> Iterator[tuple[list[str], list[Any]]]:
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         fault = Fault(f"the archive {path} is damaged here ({first_line(error)}): what follows is lost")
     if fault is not None:
-        names.append(path)
+        names.append((path, None))
         images.append(fault)
     if names:
         yield names, images
