@@ -49,13 +49,13 @@ from prood.models import Gated, ProoD, discriminator, fingerprint, load, save, s
 from prood.models.committee import Committee
 from prood.models.gated import Gate
 from prood.models.rising import Rising
+from prood.models.wrapped import read_classes
 from prood.models.wrapped.archives import checked_export
 from prood.report import write_report
 from prood.report.results import results_page
 from prood.scoring.job import Job, Request, inline
 from prood.studies.guarding.parts import read_parts
 from prood.training import Run, TrainOptions, load_recipe
-from prood.wrapping import read_classes
 
 ODD: tuple[Any, ...] = (None, True, -1, 0, 1.5, 1e308, 2**70, -5.0, float("nan"), float("inf"), [], [[]], {}, {"a": []})
 ODD += ([None], "", "nan", "x" * 300, "\ud800", "\x1b[2K", "../../x", "a\0b")

@@ -10,21 +10,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import prood
 from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NotFound, ProodError, UnknownName, Unsupported
-from prood.models import load, small
+from prood.models import build, load, small
 from prood.models.files import save
+from prood.studies.guarding.asked import Asked, look
 from prood.studies.guarding.parts import read_parts
 from prood.studies.guarding.verdict import Facts
 
 STAGES = (
     "guard.toml",
     "images/parts.json",
+    "classifier/recipe.json",
     "discriminator/recipe.json",
     "discriminator-shift.json",
     "model.safetensors",
+    "evaluations.jsonl",
 )
 LASTING = ("images/parts.json", "classifier/model.safetensors", "discriminator-shift.json")
 
@@ -82,6 +86,8 @@ def test_a_guard_that_is_killed_in_every_stage_ends_as_if_it_were_not(sets, tmp_
 
     again = prood.guard(inside=sets / "squares.npz", outside=sets / "noise.npz", run=run)  # nothing is left to do
     assert str(again) == facts["verdict"]
+    assert "provably at eps=0.02" in repr(again)
+    assert len(repr(again)) < 300
     assert again.detector.threshold == facts["threshold"]
     with pytest.raises(Mismatch, match="eps"):
         prood.guard(inside=sets / "squares.npz", outside=sets / "noise.npz", run=run, eps=0.3)
@@ -92,7 +98,8 @@ def test_a_classifier_that_is_there_keeps_its_answers_and_its_size(sets, tmp_pat
     """A network of 16×16 images beside a discriminator; its classes are those of the set."""
     images = np.load(sets / "squares.npz")
     whole = np.repeat(np.repeat(images["images"], 2, 1), 2, 2)
-    np.savez(tmp_path / "large.npz", images=whole, labels=images["labels"])
+    names = ("top left", "top right", "bottom left", "bottom right")
+    np.savez(tmp_path / "large.npz", images=whole, labels=images["labels"], classes=np.array(names))
     others = np.load(sets / "noise.npz")["images"]
     np.savez(tmp_path / "others.npz", images=np.repeat(np.repeat(others, 2, 1), 2, 2))
     first = prood.guard(
@@ -102,8 +109,11 @@ def test_a_classifier_that_is_there_keeps_its_answers_and_its_size(sets, tmp_pat
         size="8s2 fc16",
         epochs=2,
     )
+    assert first.detector.classes == names
+    bare, about = load(tmp_path / "first" / "classifier")
+    save(bare, tmp_path / "bare" / "model.safetensors", image=[1, 16, 16])  # it names no classes
     guarded = prood.guard(
-        tmp_path / "first" / "classifier",
+        tmp_path / "bare",
         inside=tmp_path / "large.npz",
         outside=tmp_path / "others.npz",
         run=tmp_path / "second",
@@ -113,8 +123,29 @@ def test_a_classifier_that_is_there_keeps_its_answers_and_its_size(sets, tmp_pat
     )
     assert guarded.facts.accuracy == first.facts.accuracy
     assert guarded.detector.shape == (1, 16, 16)
+    assert guarded.detector.classes == names
     assert guarded.detector.tpr == 0.9
     assert prood.Detector.load(tmp_path / "second").calibration is not None
+
+    more = build(about.architecture | {"classes": 5})  # and this one has a class that no folder is for
+    weights = bare.state_dict()
+    last = list(weights)[-2:]
+    weights |= {last[0]: torch.cat([torch.zeros_like(weights[last[0]][:1]), weights[last[0]]])}
+    weights |= {last[1]: torch.cat([torch.tensor([-50.0]), weights[last[1]]])}
+    more.load_state_dict(weights)
+    save(more, tmp_path / "more" / "model.safetensors", image=[1, 16, 16])
+    (tmp_path / "names.txt").write_text("\n".join(["other", *names]))
+    third = prood.guard(
+        tmp_path / "more",
+        inside=tmp_path / "large.npz",
+        outside=tmp_path / "others.npz",
+        run=tmp_path / "third",
+        size="8s2 fc16",
+        epochs=2,
+        classes=str(tmp_path / "names.txt"),
+    )
+    assert third.facts.accuracy == first.facts.accuracy
+    assert third.detector.classes == ("other", *names)
 
 
 def picture(file: Path, seed: int) -> None:
@@ -139,6 +170,10 @@ def test_what_cannot_be_guarded_is_refused_in_one_line(sets, tmp_path):
     for row in range(10):
         picture(tmp_path / "ten" / "ab"[row % 2] / f"{row}.png", row)
         picture(tmp_path / "one" / "cat" / f"{row}.png", row)
+    picture(tmp_path / "beside" / "cat" / "1.png", 1)
+    picture(tmp_path / "beside" / "stray.png", 2)
+    assert "stray.png lies beside" in refused(BadValue, inside=str(tmp_path / "beside"))
+    assert not (tmp_path / "run").exists()
     assert "10 images" in refused(BadValue, inside=str(tmp_path / "ten"), outside=None)
     assert "one class" in refused(BadValue, inside=str(tmp_path / "one"))
     np.savez(tmp_path / "few.npz", images=np.load(outside)["images"][:50])
@@ -172,8 +207,12 @@ def test_damaged_pictures_and_classes_of_another_classifier_are_named(sets, tmp_
     for row in range(300):
         picture(tmp_path / "in" / "ab"[row % 2] / f"{row:03}.png", row)
     (tmp_path / "in" / "a" / "002.png").write_bytes(b"no picture")
-    with pytest.raises(Damaged, match=r"a/002\.png"):
+    (tmp_path / "in" / "b" / "001.png").write_bytes(b"nor this")
+    with pytest.raises(Damaged, match=r"2 of 300 .*a/002\.png .*b/001\.png .*--damaged skip"):
         prood.guard(inside=tmp_path / "in", run=tmp_path / "run", size="8s2 fc16", epochs=1)
+    found = look(Asked(f"folder:{tmp_path}/in", damaged="skip"))
+    assert len(found.inside) == 298
+    assert "left out, as they cannot be read, are a/002.png" in str(found)
     wrong = small(3, width=4)
     save(wrong, tmp_path / "wrong" / "model.safetensors", classes=["x", "y", "z"], image=[1, 8, 8])
     options = {"inside": sets / "squares.npz", "outside": sets / "noise.npz", "size": "8s2 fc16", "epochs": 1}

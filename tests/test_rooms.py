@@ -35,8 +35,8 @@ ALLOWED = {
     "export": {"detector", "models", "bounds"},
     "scoring": {"models", "bounds", "data", "detector", "certification"},
     "serve": {"models", "bounds", "data", "attacks", "detector"},
-    "wrapping": {"models", "data", "training", "detector"},
-    "studies": {"bounds", "models", "data", "methods", "training", "attacks", "evaluation", "detector", "wrapping"},
+    "wrapping": {"models", "training"},
+    "studies": {"bounds", "models", "data", "methods", "training", "attacks", "evaluation", "detector"},
     "report": {"evaluation", "models", "data", "studies"},
     "guarding": {"data", "models", "detector", "training", "evaluation", "studies", "report"},
     "cli": {
@@ -56,7 +56,6 @@ ALLOWED = {
         "scoring",
         "serve",
         "export",
-        "wrapping",
         "guarding",
     },
 }

@@ -56,7 +56,7 @@ class Parameter:
 
 def commands(source: typer.Typer = app, words: tuple[str, ...] = ("prood",)) -> Iterator[Command]:
     """All commands in the order of `prood --help`, those of a group after the others."""
-    for info in source.registered_commands:
+    for info in (one for one in source.registered_commands if not one.hidden):
         assert info.callback is not None
         name = info.name or info.callback.__name__.replace("_", "-")
         yield Command((*words, name), info.callback, info.cls.more() if hasattr(info.cls, "more") else "")

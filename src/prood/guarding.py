@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -14,6 +16,7 @@ from prood.data.stored import Damage
 from prood.detector import Detector
 from prood.errors import BadValue, Diverged, Mismatch, NotFound
 from prood.evaluation import read_results
+from prood.evaluation.words import radius_text
 from prood.models import WrapOptions, read_metadata
 from prood.report import card
 from prood.studies import publish
@@ -45,7 +48,7 @@ class Choices(TypedDict, total=False):
     options: WrapOptions
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Guarded:
     """What `guard` made: the detector, ready to use, the facts about it, and the folder that has it all."""
 
@@ -55,6 +58,11 @@ class Guarded:
 
     def __str__(self) -> str:
         return self.facts.paragraph()
+
+    def __repr__(self) -> str:
+        one = self.facts
+        shares = f"accepts {one.accepted:.1%} inside, rejects {one.rejected:.1%} outside"
+        return f"Guarded({str(self.run)!r}, {shares}, {one.provable:.1%} provably at eps={radius_text(one.eps)})"
 
 
 def guard(
@@ -76,11 +84,8 @@ def guard(
     in the folder already is not done again, so a run that was killed continues.
     """
     folder, shown = Path(run), console or Console(quiet=True)
-    if folder.exists() and not folder.is_dir():
-        raise BadValue(f"{folder} is a file: choose another folder for the run")
-    folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    with locked(folder / "guard", busy=f"another process works in {folder}: wait for it, or end it"):
+    with _opened(folder):
         chosen, estimate = _recipe(folder, recipe, _asked(classifier, inside, outside, choices), device, shown)
         parts = _parts(folder, chosen, shown)
         lab = lab_of(chosen, parts, folder, device=device, console=shown)
@@ -118,6 +123,24 @@ def init(
     return str(estimate)
 
 
+@contextmanager
+def _opened(folder: Path) -> Iterator[None]:
+    """The folder of a run, locked; a new one goes again if nothing was written into it."""
+    if folder.exists() and not folder.is_dir():
+        raise BadValue(f"{folder} is a file: choose another folder for the run")
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder / "guard", busy=f"another process works in {folder}: wait for it, or end it"):
+            for half in folder.rglob(".*.part"):  # what a kill left half written: nobody else works here now
+                half.unlink(missing_ok=True)
+            yield
+    finally:
+        if new:
+            with suppress(OSError):
+                folder.rmdir()
+
+
 def _asked(
     classifier: str | Path | None, inside: str | Path | None, outside: str | Path | None, choices: Choices
 ) -> Asked:
@@ -149,10 +172,7 @@ def _recipe(
         if not asked.inside:
             raise NotFound(f"there is nothing to continue in {folder}: name the images inside with --inside")
         found = look(asked)
-        outside = "outliers that are made" if found.outside is None else f"{len(found.outside):,} {found.outside.name}"
-        console.print(
-            f"{len(found.inside):,} {found.inside.name} ({found.count} classes) against {outside}", markup=False
-        )
+        console.print(str(found), highlight=False, markup=False, soft_wrap=True)
         if found.outside is None:
             said = "without --outside, patterns, noise and pieces of your own images stand in for other things: expect "
             console.print(said + "far fewer photographs to be rejected, and hardly any provably", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""prood wrap as a user meets it: the folder that it leaves is used by every other command."""
+"""prood combine with somebody else's classifier, as a user meets it: every other command takes the folder."""
 
 import json
 import os
@@ -14,7 +14,8 @@ import prood as package
 from prood.detector import Detector
 from prood.errors import Mismatch, Unsupported
 from prood.models import ProoD, WrapOptions, discriminator, save, small
-from prood.wrapping import read_classes, wrap
+from prood.models.wrapped import read_classes
+from prood.training import combine
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def place(tmp_path_factory) -> Path:
 def words(place: Path, run: Path, classifier: object = None, **options: object) -> list[object]:
     given = {"discriminator": place / "disc", "shift": 2, "run": run, "device": "cpu"} | options
     flags = [part for name, value in given.items() for part in (f"--{name}", value)]
-    return ["wrap", classifier or place / "model.pt2", *flags]
+    return ["combine", classifier or place / "model.pt2", *flags]
 
 
 @pytest.mark.slow
@@ -81,13 +82,18 @@ def test_the_folder_is_used_like_every_run(prood, place, tmp_path):
     code, out, _ = prood("info", run)
     assert code == 0
     assert "wrapped" in out
-    assert "wrap" in json.loads((run / "recipe.json").read_text())["method"]
+    assert "combine" in json.loads((run / "recipe.json").read_text())["method"]
 
 
 def test_a_run_of_ours_keeps_its_names(prood, place, tmp_path):
-    code, out, _ = prood(*words(place, tmp_path / "run", place / "plain"))
+    """The network itself is in the joint model, unless something is said of it; the command's former name works."""
+    code, out, _ = prood("wrap", *words(place, tmp_path / "run", place / "plain")[1:])
     assert code == 0
-    assert "classifier: prood, logits of 3 classes" in out
+    assert "images: 1×28×28" in out
+    assert prood(*words(place, tmp_path / "other", place / "plain", mean=0.5, std=0.5))[0] == 0
+    said = json.loads((tmp_path / "other" / "recipe.json").read_text())
+    assert said["options"] == {"mean": [0.5], "std": [0.5]}
+    assert Detector.load(tmp_path / "other").model.classifier.facts.kind == "prood"
     detector = Detector.load(tmp_path / "run")
     assert (detector.classes, detector.threshold) == (("top", "middle", "bottom"), None)
 
@@ -142,10 +148,10 @@ def test_images_that_the_discriminator_does_not_fit(prood, place, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"image": "wide"}, "'wide' is no size"),
-        ({"image": "3x4"}, "no size"),
-        ({"resize": "1x2x3"}, "no size"),
-        ({"mean": "a,b"}, "no list of numbers"),
+        ({"image": "wide"}, "'wide' is not a size"),
+        ({"image": "3x4"}, "not a size"),
+        ({"resize": "1x2x3"}, "not a size"),
+        ({"mean": "a,b"}, "not a list of numbers"),
         ({"std": "0"}, "every std is positive"),
         ({"interpolation": "lanczos"}, "unknown interpolation"),
         ({"image": "3x28x28"}, "does not take images as 3×28×28"),
@@ -205,9 +211,9 @@ def test_a_classifier_is_no_discriminator(prood, place, tmp_path):
 
 def test_a_run_of_which_the_network_changes_is_taken_back(place, tmp_path, monkeypatch):
     """As of a package that builds another network than the one it gave."""
-    from prood import wrapping
+    from prood.training import joint
 
-    real = wrapping.load
+    real = joint.load
 
     def other(path, **options):
         found, about = real(path, **options)
@@ -216,11 +222,11 @@ def test_a_run_of_which_the_network_changes_is_taken_back(place, tmp_path, monke
                 found.classifier.network[-1].bias.add_(1)
         return found, about
 
-    monkeypatch.setattr(wrapping, "load", other)
+    monkeypatch.setattr(joint, "load", other)
     with pytest.raises(Mismatch):
-        wrap(place / "plain", place / "disc", tmp_path / "run", shift=1.0)
+        combine(place / "plain", place / "disc", tmp_path / "run", shift=1.0, options=WrapOptions())
     monkeypatch.undo()
-    wrap(place / "plain", place / "disc", tmp_path / "run", shift=1.0, options=WrapOptions())
+    combine(place / "plain", place / "disc", tmp_path / "run", shift=1.0, options=WrapOptions())
 
 
 def test_names_from_files(tmp_path):

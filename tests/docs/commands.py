@@ -56,7 +56,7 @@ def why_not_run(words: list[str]) -> str | None:
         return "it needs the network"
     if "ray" in words:
         return "it starts several processes"
-    if verb == "wrap" and re.match(r"(torchvision|timm|hf):", words[2]):
+    if verb == "combine" and re.match(r"(torchvision|timm|hf):", words[2]):
         return "it needs the network"
     if verb == "train" and Path(option(words, "--recipe") or "quickstart.toml").suffix != ".toml":
         return None if option(words, "--recipe") == "quickstart" else "it needs data that are not here"

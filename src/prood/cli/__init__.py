@@ -14,9 +14,10 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from prood.cli.calibrating import calibrate
+from prood.cli.combining import combine
 from prood.cli.committee import committee
 from prood.cli.data import data
-from prood.cli.deploying import serve, wrap
+from prood.cli.deploying import serve
 from prood.cli.exporting import export
 from prood.cli.guarding import guard, init
 from prood.cli.measuring import asymptotics, compare, evaluate
@@ -25,7 +26,7 @@ from prood.cli.proving import certify
 from prood.cli.reproduce import reproduce
 from prood.cli.scoring import score
 from prood.cli.showing import info, report, results
-from prood.cli.training import ListsMethods, combine, quickstart, recipes, train
+from prood.cli.training import ListsMethods, quickstart, recipes, train
 from prood.cli.verifying import verify
 from prood.errors import ProodError, ProodWarning
 from prood.version import __version__
@@ -56,7 +57,6 @@ app.command(cls=ListsMethods)(train)
 for one in (
     committee,
     combine,
-    wrap,
     calibrate,
     evaluate,
     report,
@@ -72,6 +72,7 @@ for one in (
     info,
 ):
     app.command()(one)
+app.command("wrap", hidden=True)(combine)  # its former name
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(data, name="data")
 

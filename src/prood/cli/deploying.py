@@ -1,4 +1,4 @@
-"""prood wrap, serve: models in use"""
+"""prood serve: models in use"""
 
 from __future__ import annotations
 
@@ -8,125 +8,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Device, Discriminator, JointModels, TrustCode
+from prood.cli.options import Device, JointModels, TrustCode
 from prood.errors import BadValue
 
 if TYPE_CHECKING:
     from prood.detector import Detector
     from prood.serve.house import Source
     from prood.serve.options import About
-
-
-def wrap(
-    classifier: Annotated[
-        str,
-        Argument(
-            help="torchvision:resnet50, timm:resnet18.a1_in1k, hf:FOLDER-OR-NAME, model.onnx, model.pt2, model.pt "
-            "(TorchScript), or a run."
-        ),
-    ],
-    discriminator: Discriminator,
-    shift: Annotated[float, Option(help="Δ, added to g: larger trusts the classifier more.")],
-    run: Annotated[Path, Option(help="Folder for the guarded classifier.")],
-    classes: Annotated[
-        Path | None, Option(metavar="FILE", help="Names of the classes: one a line, or a JSON list.")
-    ] = None,
-    weights: Annotated[
-        Path | None, Option(metavar="FILE.safetensors", help="For torchvision: and timm:NAME; else pretrained.")
-    ] = None,
-    image: Annotated[
-        str | None, Option(metavar="CxHxW", help="The images it takes: 224, 3x224x224 …; else what it says.")
-    ] = None,
-    resize: Annotated[
-        str | None, Option(metavar="SIDE", help="Before the centre is cut out: 256 (shorter side) or 256x256.")
-    ] = None,
-    interpolation: Annotated[str | None, Option(help="bilinear, bicubic or nearest.")] = None,
-    mean: Annotated[str | None, Option(metavar="M,…", help="Subtracted from pixels in [0, 1].")] = None,
-    std: Annotated[str | None, Option(metavar="S,…", help="And divided by.")] = None,
-    joint_image: Annotated[
-        str | None, Option(metavar="CxHxW", help="The images the guarded model takes. Default: the classifier's.")
-    ] = None,
-    output: Annotated[str | None, Option(help="Which of several outputs: a name or a number.")] = None,
-    probabilities: Annotated[
-        bool | None, Option("--probabilities/--logits", help="What it returns; else seen from a few images.")
-    ] = None,
-    calibrate: Calibrate = None,
-    accept: Accept = None,
-    level: Level = None,
-    provable: Provable = None,
-    outside: Outside = None,
-    tpr: Annotated[float | None, Option(hidden=True, help="The former name of --accept.")] = None,
-    confidence: Annotated[float | None, Option(hidden=True, help="The former name of --level.")] = None,
-    device: Device = None,
-    trust_code: TrustCode = False,
-) -> None:
-    """Guard any classifier, with its own preprocessing, by a discriminator: the result is used like every run.
-
-    The guarded model takes the classifier's images and resizes, cuts and normalises them as that wants. A discriminator
-    for smaller images gets averages of squares of pixels. ε and certificates are about the images as they come. A
-    classifier that is a file is copied into the folder, and checked by its hash when it is loaded. TorchScript files
-    are programs: they need --trust-code, wherever the run is used. See docs/wrap.md.
-    """
-    from prood import wrapping
-    from prood.models import WrapOptions
-
-    options = WrapOptions(
-        image=None if image is None else _image(image),
-        resize=None if resize is None else _side(resize),
-        interpolation=interpolation,
-        mean=None if mean is None else _numbers(mean),
-        std=None if std is None else _numbers(std),
-        output=output,
-        probabilities=probabilities,
-        weights=weights,
-        joint_image=None if joint_image is None else _image(joint_image),
-        classes=None if classes is None else wrapping.read_classes(classes),
-    )
-    accept, level = (tpr if accept is None else accept), (confidence if level is None else level)
-    threshold = threshold_for(calibrate, accept, level, provable, outside)
-    if threshold is not None:
-        threshold.check(discriminator)
-    made = wrapping.wrap(classifier, discriminator, run, shift=shift, options=options, device=device)
-    facts = made.classifier.facts
-    kind = "probabilities" if facts.probabilities else "logits"
-    print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")
-    averages = (
-        f", of which the discriminator averages {made.averages}×{made.averages} pixels" if made.averages > 1 else ""
-    )
-    print(f"images: {'×'.join(map(str, made.detector.shape))}{averages}")
-    print(f"wrote {run}")
-    set_threshold(threshold, run, device)
-
-
-def _image(text: str) -> tuple[int, int, int]:
-    sides = _sides(text, (1, 3), "224, or 3x224x224")
-    return (3, sides[0], sides[0]) if len(sides) == 1 else (sides[0], sides[1], sides[2])
-
-
-def _side(text: str) -> int | tuple[int, int]:
-    sides = _sides(text, (1, 2), "256 for the shorter side, or 256x256")
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
-
-
-def _sides(text: str, counts: tuple[int, int], example: str) -> list[int]:
-    """So many whole numbers, with an x between them."""
-    try:
-        sides = [int(side) for side in text.lower().replace("×", "x").split("x")]
-    except ValueError:
-        sides = []
-    if len(sides) not in counts:
-        raise BadValue(f"{text!r} is no size: write {example}")
-    return sides
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(number) for number in text.split(","))
-    except ValueError:
-        raise BadValue(f"{text!r} is no list of numbers: write 0.485,0.456,0.406") from None
 
 
 def serve(

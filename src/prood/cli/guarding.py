@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from prood.cli.combining import Classes, Mean, Std, Weights, numbers, shape_of
 from prood.cli.options import Device, console, paths
 from prood.errors import BadValue
 
@@ -32,10 +33,7 @@ Provable = Annotated[
 Minutes = Annotated[float | None, Option(help="Time for everything. Default: 10.")]
 Seed = Annotated[int | None, Option(help="Seed of the parts. Default: 0.", min=0)]
 Damaged = Annotated[str | None, Option(metavar="refuse|skip", help="Pictures that cannot be read. Default: refuse.")]
-Classes = Annotated[Path | None, Option(metavar="FILE", help="Names of the classifier's classes: one a line, or JSON.")]
-Weights = Annotated[Path | None, Option(metavar="FILE.safetensors", help="For torchvision:NAME and timm:NAME.")]
 Image = Annotated[str | None, Option(metavar="CxHxW", help="Images of the guarded model. Default: the classifier's.")]
-Numbers = Annotated[str | None, Option(metavar="N,…", help="For each channel. Default: what the classifier says.")]
 
 
 def guard(
@@ -58,8 +56,8 @@ def guard(
     classes: Classes = None,
     weights: Weights = None,
     image: Image = None,
-    mean: Numbers = None,
-    std: Numbers = None,
+    mean: Mean = None,
+    std: Std = None,
     damaged: Damaged = None,
     seed: Seed = None,
     device: Device = None,
@@ -71,21 +69,7 @@ def guard(
     """
     from prood import guarding
 
-    choices: dict[str, Any] = {
-        "eps": _radius(eps),
-        "size": size,
-        "epochs": epochs,
-        "accept": accept,
-        "provable": provable,
-    }
-    choices |= {
-        "minutes": minutes,
-        "seed": seed,
-        "damaged": damaged,
-        "classes": None if classes is None else str(classes),
-    }
-    choices["options"] = _options(weights, image, mean, std)
-    shown = console()
+    choices, shown = _choices(locals()), console()
     made = guarding.guard(
         classifier, inside=inside, outside=outside, run=run, recipe=recipe, device=device, console=shown, **choices
     )
@@ -111,8 +95,8 @@ def init(
     classes: Classes = None,
     weights: Weights = None,
     image: Image = None,
-    mean: Numbers = None,
-    std: Numbers = None,
+    mean: Mean = None,
+    std: Std = None,
     damaged: Damaged = None,
     seed: Seed = None,
     device: Device = None,
@@ -120,22 +104,26 @@ def init(
     """Write the recipe that 'prood guard' would use, every key with its meaning, for you to edit."""
     from prood import guarding
 
-    choices: dict[str, Any] = {
-        "eps": _radius(eps),
-        "size": size,
-        "epochs": epochs,
-        "accept": accept,
-        "provable": provable,
-    }
-    choices |= {
-        "minutes": minutes,
-        "seed": seed,
-        "damaged": damaged,
-        "classes": None if classes is None else str(classes),
-    }
-    choices["options"] = _options(weights, image, mean, std)
+    choices = _choices(locals())
     print(guarding.init(out, classifier, inside=inside, outside=outside, device=device, **choices))
     print(f"wrote {out}: edit it, then prood guard --recipe {out} --run FOLDER")
+
+
+def _choices(given: dict[str, Any]) -> dict[str, Any]:
+    """What `prood.guarding` takes, of the options of a command."""
+    from prood.models import WrapOptions
+
+    names = ("size", "epochs", "accept", "provable", "minutes", "seed", "damaged")
+    image = None if given["image"] is None else shape_of(given["image"])
+    options = WrapOptions(
+        weights=given["weights"], joint_image=image, mean=numbers(given["mean"]), std=numbers(given["std"])
+    )
+    classes = None if given["classes"] is None else str(given["classes"])
+    return {name: given[name] for name in names} | {
+        "eps": _radius(given["eps"]),
+        "classes": classes,
+        "options": options,
+    }
 
 
 def _radius(text: str | None) -> float | None:
@@ -147,21 +135,3 @@ def _radius(text: str | None) -> float | None:
     if more:
         raise BadValue(f"--eps takes one radius, not {text!r}: it is what the discriminator is trained for")
     return eps
-
-
-def _options(weights: Path | None, image: str | None, mean: str | None, std: str | None) -> Any:
-    from prood.models import WrapOptions
-
-    shape = None if image is None else _numbers(image, "x")
-    if shape is not None and len(shape) != 3:
-        raise BadValue(f"--image is 3x224x224 or the like, not {image!r}")
-    whole: Any = None if shape is None else tuple(map(int, shape))
-    means, stds = (None if text is None else tuple(_numbers(text, ",")) for text in (mean, std))
-    return WrapOptions(weights=weights, joint_image=whole, mean=means, std=stds)
-
-
-def _numbers(text: str, between: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split(between)]
-    except ValueError:
-        raise BadValue(f"{text!r} are no numbers: write them as 1{between}2{between}3") from None

@@ -1,4 +1,4 @@
-"""prood quickstart, recipes, train and combine: how models are made"""
+"""prood quickstart, recipes and train: how models are made"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Device, Discriminator, Modules, Prior, RecipeName, Resume, TrustCode, console, there
+from prood.cli.options import Modules, Prior, RecipeName, Resume, console
 from prood.errors import BadValue
 
 
@@ -130,35 +130,3 @@ def train(
         if run is not None and not estimate:
             set_threshold(threshold, run, device)
     processes.stop()
-
-
-def combine(
-    classifier: Annotated[Path, Option(callback=there, help="Run or file of a trained classifier (plain, oe …).")],
-    discriminator: Discriminator,
-    run: Annotated[Path, Option(help="Folder for the joint model.")],
-    shift: Annotated[float | None, Option(help="Δ, added to g: larger trusts the classifier more.")] = None,
-    prior: Prior = None,
-    calibrate: Calibrate = None,
-    accept: Accept = None,
-    level: Level = None,
-    provable: Provable = None,
-    outside: Outside = None,
-    device: Device = None,
-    trust_code: TrustCode = False,
-) -> None:
-    """ProoD-S: guard a classifier that is already trained with a discriminator, without further training.
-
-    With --calibrate the model gets its threshold, too, as by 'prood calibrate'.
-    """
-    from prood import training
-    from prood.studies.shift import choice_of_shift
-
-    chosen = choice_of_shift(shift, prior)
-    if chosen is None:
-        raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
-    threshold = threshold_for(calibrate, accept, level, provable, outside)
-    if threshold is not None:
-        threshold.check(discriminator)
-    training.combine(classifier, discriminator, run, shift=chosen)
-    print(f"wrote {run}")
-    set_threshold(threshold, run, device)

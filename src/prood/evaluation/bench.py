@@ -27,6 +27,11 @@ CERTIFIED = 16
 """Images certified at once on a CPU: linear bounds of many more take gigabytes, and longer, as no cache holds them."""
 
 
+def images_at_once(shape: Sequence[int]) -> int:
+    """So many images of this shape are in a batch."""
+    return max(1, min(250, PIXELS // math.prod(shape)))
+
+
 class BoundViolated(ProodError):
     """A point with a score above the certified bound was found: there is a bug in a bound."""
 
@@ -44,7 +49,7 @@ class Bench:
         return torch.split(processes.own_rows(torch.arange(len(images))), self._at_once(images))
 
     def _at_once(self, images: ImageSet) -> int:
-        return self.options.batch or max(1, min(250, PIXELS // math.prod(images.shape)))
+        return self.options.batch or images_at_once(images.shape)
 
     def shelf(self, images: ImageSet, folder: Path) -> Shelf:
         """Where the parts of all processes lie."""

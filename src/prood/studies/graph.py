@@ -19,6 +19,7 @@ class Opened:
     name: str
     image: Shape
     options: WrapOptions = field(default_factory=WrapOptions)
+    classes: tuple[str, ...] | None = None  # names that its classes get if it has none itself
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from prood.detector import Detector
 from prood.detector.files import CALIBRATION_FILE, keep
 from prood.errors import ProodError
 from prood.evaluation import Results, evaluate_run
+from prood.evaluation.bench import images_at_once
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
 from prood.models.fitting import fitted
@@ -25,7 +26,7 @@ from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
 from prood.training import combine, held_back, train
-from prood.wrapping import open_into
+from prood.training.joint import open_into
 
 SHIFTS = tuple(step / 4 for step in range(25))
 """From 0 to 6, as in the paper. It trains for each and so has whole numbers only; here one pass serves all of them."""
@@ -52,7 +53,9 @@ def make(site: Site, node: Node, seed: int | None) -> None:
         if node.rounded is not None:
             _round(site, node, node.rounded, seed)
         elif node.opened is not None:
-            open_into(run, node.opened.name, node.opened.image, options=node.opened.options)
+            open_into(
+                run, node.opened.name, node.opened.image, options=node.opened.options, classes=node.opened.classes
+            )
         else:
             f, g = (site.place(str(part), seed) for part in (node.classifier, node.discriminator))
             combine(f, g, run, shift=shift_of(site, node, seed), resume=True)
@@ -108,7 +111,8 @@ def _calibrate(site: Site, node: Node, seed: int | None, images: str) -> None:
         samples = _samples(site, detector.joint(), *site.held_back()) if asked.fitted else []
         schedule = asked.schedule(samples, detector.shift)
         inside = data.load(images, shape=detector.shape)
-        detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule)
+        batch = images_at_once(detector.shape)
+        detector.calibrate(inside, accept=asked.accept, level=asked.level, provable=schedule, batch=batch)
         keep(detector, folder, about)
         about = load(folder)[1]
     site.console.print(f"{node.name:<14} accepts {about.accept:.0%} of {images}: confidence ≥ {about.threshold:.4f}")

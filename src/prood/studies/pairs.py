@@ -79,8 +79,8 @@ def pairs_of(
     """The same for several sets outside, by their names."""
     place = torch.device(device)
     sure, known = Confidence(classifier.to(place).eval()), InLogit(discriminator.to(place).eval())
-    bench = Bench(known, EvaluateOptions(device=place, batch=250))
-    certified = Bench(known, EvaluateOptions(device=place, batch=CERTIFIED if place.type == "cpu" else 250))
+    bench = Bench(known, EvaluateOptions(device=place))
+    certified = Bench(known, EvaluateOptions(device=place, batch=CERTIFIED if place.type == "cpu" else None))
     with torch.no_grad():
         inner = bench.over(inside, sure), bench.over(inside, known)
         found = {}

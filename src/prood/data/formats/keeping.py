@@ -165,7 +165,9 @@ class Own:
     def _refused(self, faults: list[tuple[str, str]], among: int) -> Damaged:
         first = ", ".join(f"{name} ({reason})" for name, reason in faults[:NAMED])
         more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-        hint = 'mend or remove them, or write data.damaged = "skip" in the recipe, damaged="skip" in Python'
+        hint = (
+            'mend or remove them, or leave them out: --damaged skip for prood guard, data.damaged = "skip" in a recipe'
+        )
         return Damaged(f"cannot read {len(faults)} of {among} pictures of {self.name}: {first}{more}; {hint}")
 
 

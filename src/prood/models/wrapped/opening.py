@@ -21,6 +21,8 @@ from prood.models.wrapped.preprocessing import Preprocessing
 from prood.models.wrapped.programs import ENDINGS, Source, content_of, in_one_line, kind_of, open_program, sha256
 from prood.models.wrapped.trust import trusting_code
 
+PACKAGES = ("torchvision", "timm", "hf")
+
 
 @dataclass(frozen=True)
 class WrapOptions:
@@ -88,9 +90,18 @@ def trial_images(shape: tuple[int, int, int]) -> Tensor:
     return torch.cat([noise, ramp, torch.full((1, *shape), 0.5)])
 
 
+def is_run(classifier: str | Path) -> bool:
+    """Whether a classifier is named that Prood trained: a run's folder or a .safetensors file."""
+    package, colon, _ = str(classifier).partition(":")
+    path = Path(classifier)
+    if path.suffix == ".safetensors":
+        return True
+    return not (colon and package in PACKAGES) and not path.is_file() and path.suffix not in (*ENDINGS.values(), ".pth")
+
+
 def found_source(text: str, options: WrapOptions) -> Source:
     package, colon, name = text.partition(":")
-    if colon and package in ("torchvision", "timm", "hf"):
+    if colon and package in PACKAGES:
         count = None if options.classes is None else len(options.classes)
         return open_network(package, name, weights=options.weights, classes=count)
     if options.weights is not None:
@@ -104,7 +115,7 @@ def found_source(text: str, options: WrapOptions) -> Source:
 
     network, about = load(text)
     if isinstance(network, Discriminator | ProoD | Wrapped):
-        raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier to wrap")
+        raise BadValue(f"{text} holds a {type(network).__name__}: give a plain classifier")
     names = None if about.classes is None else tuple(about.classes)
     trained = None if about.image is None else Preprocessing((about.image[0], about.image[1], about.image[2]))
     return Source("prood", network=network, model=spec_of(network), names=names, preprocessing=trained)

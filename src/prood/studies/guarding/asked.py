@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -12,12 +13,12 @@ import torch
 
 from prood import data
 from prood.data import Images
-from prood.data.formats.pictures import own_shape
+from prood.data.formats.pictures import Unreadable, own_shape
 from prood.data.images import Shape
 from prood.data.stored import Damage
 from prood.errors import BadValue, Mismatch, UnknownName
 from prood.models import WrapOptions, open_classifier
-from prood.wrapping import read_classes
+from prood.models.wrapped import read_classes
 
 LOOKED_AT = 16  # pictures of a folder, to tell how large they are
 LARGEST = 64
@@ -55,6 +56,16 @@ class Found:
     outside: Images | None
     image: Shape
     classes: tuple[str, ...] | None
+
+    def __str__(self) -> str:
+        named = f"{self.count} classes" if self.count else "no labels"
+        if not self.count and (beside := _beside_folders(self.inside)):
+            named = f"no labels, as {beside} lies beside the folders"
+        outside = "outliers that are made" if self.outside is None else f"{len(self.outside):,} {self.outside.name}"
+        skipped = [line for images in (self.inside, self.outside) for line in getattr(images, "skipped", ())]
+        few = f"; left out, as they cannot be read, are {', '.join(skipped[:3])}" if skipped else ""
+        more = f" and {len(skipped) - 3:,} more" if len(skipped) > 3 else ""
+        return f"{len(self.inside):,} {self.inside.name} ({named}) against {outside}{few}{more}"
 
     @property
     def count(self) -> int:
@@ -124,18 +135,34 @@ def _trained_here(own: Shape) -> Shape:
 def _check_classes(inside: Images) -> None:
     advice = "put the pictures of each class into a folder of its own, or name a classifier"
     if inside.labels is None:
+        if beside := _beside_folders(inside):
+            advice = f"{beside} lies beside the folders of the classes: move it away, or name a classifier"
         raise BadValue(f"{inside.name} has no labels to train a classifier by: {advice}")
     if len(torch.unique(inside.labels)) < 2:
         raise BadValue(f"{inside.name} has one class, and a classifier tells two or more apart: {advice}")
 
 
+def _beside_folders(images: Images) -> str | None:
+    """The first picture that lies beside folders of pictures, so that these are no classes."""
+    pictures = getattr(getattr(images, "reader", None), "pictures", None)
+    if pictures is None or not images.name.startswith("folder:"):
+        return None
+    titles = [pictures.title(row) for row in range(len(pictures))]
+    beside = [title for title in titles if "/" not in title]
+    return beside[0] if 0 < len(beside) < len(titles) else None
+
+
 def _typical(images: Images) -> Shape:
-    """The shape of the pictures, of a few if they are files of any size."""
+    """The shape of the pictures, of a few if they are files of any size; damaged ones do not count."""
     pictures = getattr(getattr(images, "reader", None), "pictures", None)
     if pictures is None:
         return images.shape
-    step = math.ceil(len(pictures) / LOOKED_AT)
-    shapes = [own_shape(pictures.picture(row)) for row in range(0, len(pictures), step)]
+    shapes = []
+    for row in range(0, len(pictures), math.ceil(len(pictures) / LOOKED_AT)):
+        with suppress(Unreadable):
+            shapes.append(own_shape(pictures.picture(row)))
+    if not shapes:
+        return images.shape
     channels = max(shape[0] for shape in shapes)
     height, width = (round(median(shape[axis] for shape in shapes)) for axis in (1, 2))
     return channels, height, width

@@ -28,6 +28,11 @@ def check_classifier(lab: Lab) -> None:
     lab.console.print(said, highlight=False)
     if right < (1 + 1 / logits.shape[1]) / 4:
         fault = f"the classifier names only {right:.1%} of the held-back images right"
+        folders = images.classes or ()
+        if len(folders) not in (0, logits.shape[1]):
+            fault += (
+                f" (it has {logits.shape[1]} classes, and there are {len(folders)} folders: {', '.join(folders[:3])} …)"
+            )
         raise Mismatch(
             f"{fault}: its classes are in another order (--classes FILE), or --mean and --std are not its own"
         )

@@ -50,7 +50,8 @@ def chosen(
         f = f_step / setting.batch / 6  # there and back, for two sets
     else:
         classifier, _ = open_classifier(asked.classifier, found.image, options=options_of(asked))
-        f = speed.image_seconds(classifier, found.image, device)
+        f, bytes = speed.image_cost(classifier, found.image, device)
+        most = max(most, bytes)
     g = fitted(discriminator(name, image=setting.small), found.image)
     bound = speed.bound_seconds(g, found.image, setting.eps, device)
     outside = 0.0 if found.outside is None else speed.reading_seconds(found.outside)

@@ -148,9 +148,9 @@ def _chunks(count: int) -> list[range]:
 
 
 def _folders(inside: Images, outside: Images | None) -> dict[str, str]:
-    """The last steps of both names, where they tell the two apart."""
+    """The last steps of both names, where they tell the two apart and are no names of parts."""
     named = ["made" if one is None else Path(one.name.rpartition(":")[2]).stem for one in (inside, outside)]
     plain = all(name.replace("-", "").replace("_", "").isalnum() for name in named)
-    if not plain or named[0] == named[1]:
+    if not plain or named[0] == named[1] or {TRAIN, "val", TEST} & set(named):
         named = ["inside", "outside"]
     return dict(zip(("inside", "outside"), named, strict=True))

@@ -46,7 +46,7 @@ class Estimate:
         return self.seconds[EVALUATING] + self.seconds[ATTACKING]
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in self.seconds.items() if seconds >= 1)
+        parts = _told(self.seconds)
         training = f"g of size {self.size!r}, {self.steps:,} steps of {duration(self.step)}"
         memory = f"peak memory about {size(self.bytes)}"
         return f"about {duration(self.total)} in all ({parts}); {training}; {memory}"
@@ -78,7 +78,8 @@ def plan(asked: Asked, found: Found, device: torch.device) -> tuple[Recipe, Esti
         steps = max(1, round(asked.epochs * per_epoch))
     elif steps < LEAST:
         need = math.ceil((budget - left + 4 * LEAST * costs.step) / 60)
-        few = f"{table.minutes:g} minutes are too few to train with these images"
+        here = _told(seconds | {"a step of training g": costs.step})
+        few = f"{table.minutes:g} minutes are too few to train with these images (here {here})"
         raise BadValue(f"{few}: give --minutes {need} or more")
     seconds = {"training g": steps * costs.step} | seconds
     made = recipe(asked, table, setting, name, steps / per_epoch, f_epochs)
@@ -95,6 +96,10 @@ def in_what_is_left(made: Recipe, parts: Parts, seconds: float, device: torch.de
     epochs = max(LEAST, _steps(seconds, costs.seconds_a_step, per_epoch)) / per_epoch
     changed = {"epochs": epochs, "decay_from": epochs / 2, "warmup": min(1.0, epochs / 20), "eps_ramp": epochs / 2}
     return replace(made, train=made.train | {"discriminator": made.train["discriminator"] | changed})
+
+
+def _told(seconds: dict[str, float]) -> str:
+    return ", ".join(f"{name} {duration(some)}" for name, some in seconds.items() if some >= 0.1)
 
 
 def _table(asked: Asked) -> GuardTable:

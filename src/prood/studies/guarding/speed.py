@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import torch
 from torch import nn
 
 from prood.data import Images, ImageSet, uniform_noise
+from prood.data.formats.pictures import Unreadable
 from prood.data.images import Shape
+from prood.evaluation.bench import images_at_once
 from prood.methods import Objective
 from prood.models import Discriminator
 from prood.training import Recipe
 from prood.training.batches import Batches
 from prood.training.estimating import Estimate, measure
+from prood.training.memory import Meter, held
 from prood.training.networks import make_network
 
 ROWS = 16
@@ -39,11 +43,16 @@ def step(recipe: Recipe, method: str, image: Shape, classes: int, device: torch.
 
 
 @torch.no_grad()
-def image_seconds(model: nn.Module, image: Shape, device: torch.device) -> float:
-    """Of a network, for one of several images at once."""
+def image_cost(model: nn.Module, image: Shape, device: torch.device) -> tuple[float, int]:
+    """Of a network: the seconds for one of several images at once, and the memory for a batch of an evaluation."""
     images = torch.rand((ROWS, *image)).to(device)
     model.to(device).eval()
-    return timed(lambda: model(images), device) / ROWS
+    meter = Meter(device)
+    with meter.measuring() as taken:
+        model(images)
+    peak, level = taken()
+    batch = round((peak - level) * images_at_once(image) / ROWS)
+    return timed(lambda: model(images), device) / ROWS, held(device) + batch
 
 
 def bound_seconds(g: Discriminator, image: Shape, eps: float, device: torch.device) -> float:
@@ -54,12 +63,18 @@ def bound_seconds(g: Discriminator, image: Shape, eps: float, device: torch.devi
 
 
 def reading_seconds(images: Images) -> float:
-    """Of one image, from the disk."""
+    """Of one image, from the disk: the median of a few looks, as a disk that others use stalls now and then."""
     step = max(1, len(images) // ROWS)
-    rows = list(range(0, len(images), step))[:ROWS]
-    began = time.monotonic()
-    images.take(rows)
-    return (time.monotonic() - began) / len(rows)
+    rows, taken = list(range(0, len(images), step))[:ROWS], []
+    for some in (rows[start : start + 4] for start in range(0, len(rows), 4)):
+        began = time.monotonic()
+        try:
+            images.take(some)
+        except Unreadable:
+            images.prepared()  # which names all of them
+            raise
+        taken.append((time.monotonic() - began) / len(some))
+    return median(taken)
 
 
 def _once(work: Callable[[], Any], device: torch.device) -> float:

@@ -6,15 +6,16 @@ from typing import Any
 
 from rich.console import Console
 
+from prood import data
 from prood.errors import BadValue
 from prood.models import WrapOptions
+from prood.models.wrapped import read_classes
 from prood.studies.graph import ATTACK, CERTIFY, Node, Opened, Study
 from prood.studies.guarding.parts import CALIBRATION, HELD_BACK, SMALL, TEST, TRAIN, Parts
 from prood.studies.lab import Lab
 from prood.studies.thresholds import Asked as Point
 from prood.training import Recipe
 from prood.training.guard_table import GuardTable
-from prood.wrapping import read_classes
 
 CLASSIFIER, DISCRIMINATOR, GUARDED = "classifier", "discriminator", "guarded"
 
@@ -44,7 +45,8 @@ def study_of(recipe: Recipe, parts: Parts) -> Study:
     sets = [f"data.{side}={parts.name(side, trained_on)}" for side in ("inside", "outside")]
     classifier = Node(CLASSIFIER, "Classifier alone", "oe", measures=())
     if table.classifier is not None:
-        opened = Opened(table.classifier, (channels, height, width), options_of(table))
+        named = data.open_set(parts.name("inside", HELD_BACK)).classes
+        opened = Opened(table.classifier, (channels, height, width), options_of(table), named)
         classifier = replace(classifier, method=None, opened=opened)
     joint: dict[str, Any] = {"classifier": CLASSIFIER, "discriminator": DISCRIMINATOR, "headline": True}
     nodes = (
@@ -53,10 +55,10 @@ def study_of(recipe: Recipe, parts: Parts) -> Study:
         Node(GUARDED, "Guarded", measures=(CERTIFY.name, *([ATTACK.name] if table.attacked else [])), **joint),
     )
     evaluated = replace(recipe.evaluate, outside=(parts.name("outside", TEST),), limit=table.most)
-    data = replace(recipe.data, inside=parts.name("inside", TRAIN), outside=parts.name("outside", TRAIN), image=())
+    inside, outside = (parts.name(side, TRAIN) for side in ("inside", "outside"))
     return Study(
         "guard",
-        replace(recipe, data=data, evaluate=evaluated),
+        replace(recipe, data=replace(recipe.data, inside=inside, outside=outside, image=()), evaluate=evaluated),
         nodes,
         shift_by=CLASSIFIER,
         attacked=max(1, table.attacked),
