@@ -19,7 +19,7 @@ COMMANDS = [
     "certify",
     "certify nosuch.png --model cifar10",
     "predict folder/nosuch --model cifar10",
-    "score nosuch --model cifar10 --out o",
+    "score nosuch/ --model cifar10 --out o",
     "score . --model nosuch --out o",
     "train plain",
     "train plain --recipe nosuch --run r",

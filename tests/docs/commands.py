@@ -3,6 +3,7 @@
 import re
 import shlex
 import tomllib
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
@@ -77,6 +78,8 @@ def check(words: list[str]) -> None:
         assert set(words[1:]) <= set(targets), words
     elif words[0] == "pip":
         _check_pip(words)
+    elif words[:3] == ["python3", "-m", "venv"]:
+        assert len(words) == 4, words
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), words[1]
     else:
@@ -86,11 +89,15 @@ def check(words: list[str]) -> None:
 def _check_prood(words: list[str]) -> None:
     command, context = typer.main.get_command(app), None
     rest = words[1:]
+    if rest == ["--version"]:
+        return
     while hasattr(command, "commands"):
         context = command.make_context(words[0], list(rest[:1]), parent=context)
         assert rest[0] in command.commands, f"there is no command {rest[0]}"
         command, rest = command.commands[rest[0]], rest[1:]
-    with patch("prood.cli.options.find"):  # a page names models that its reader has
+    with ExitStack() as theirs:  # a page names models, images and folders that its reader has
+        for name in ("options.find", "options.exists", "options.isdir", "scoring.exists"):
+            theirs.enter_context(patch(f"prood.cli.{name}"))
         command.make_context(words[0], list(rest))  # an unknown option, or a value of another type, is an error
     if (recipe := option(words, "--recipe")) and not recipe.endswith(".toml"):
         changed = [value for name, value in pairwise(words) if name == "--set"]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from prood import data
@@ -50,7 +52,7 @@ def opened(
 def _gathered(name: str, given: ImageSet | Iterable[Any], labelled: bool = True) -> ImageSet:
     if isinstance(given, ImageSet):
         return given
-    if not isinstance(given, Iterable | Dataset):
+    if isinstance(given, Tensor | np.ndarray) or not isinstance(given, Iterable | Dataset):
         fault = f"{name} is an image set, the name of one, or batches of images, not {type(given).__name__}"
         raise BadValue(f"{fault}: give 'digits:test', say")
     return gathered(name, given, labelled=labelled)
