@@ -3,10 +3,10 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from rich.console import Console
 
@@ -18,13 +18,14 @@ from prood.errors import BadValue, Diverged, Mismatch, NotFound
 from prood.evaluation import read_results
 from prood.evaluation.words import radius_text
 from prood.models import WrapOptions, read_metadata
+from prood.models.wrapped import trusting_code
 from prood.report import card
 from prood.studies import publish
 from prood.studies.guarding.asked import Asked, look, set_name, sets
 from prood.studies.guarding.checking import check_classifier
 from prood.studies.guarding.parts import Parts, make_parts, read_parts
 from prood.studies.guarding.plan import Estimate, in_what_is_left, plan
-from prood.studies.guarding.study import CLASSIFIER, DISCRIMINATOR, GUARDED, lab_of, table_of
+from prood.studies.guarding.study import CLASSIFIER, DISCRIMINATOR, GUARDED, lab_of, options_of, table_of
 from prood.studies.guarding.verdict import Facts, facts_of
 from prood.studies.lab import Lab
 from prood.studies.published import read_one
@@ -85,7 +86,7 @@ def guard(
     """
     folder, shown = Path(run), console or Console(quiet=True)
     began = time.monotonic()
-    with _opened(folder):
+    with _trusting(choices), _opened(folder):
         chosen, estimate = _recipe(folder, recipe, _asked(classifier, inside, outside, choices), device, shown)
         parts = _parts(folder, chosen, shown)
         lab = lab_of(chosen, parts, folder, device=device, console=shown)
@@ -116,9 +117,9 @@ def init(
     target = Path(file)
     if target.exists():
         raise BadValue(f"{target} already exists: choose another name")
-    asked = _asked(classifier, inside, outside, choices)
-    assert asked is not None
-    recipe, estimate = plan(asked, look(asked), processes.device(device))
+    with _trusting(choices):
+        asked = _asked(classifier, inside, outside, choices)
+        recipe, estimate = plan(asked, look(asked), processes.device(device))
     write_text(target, explain_recipe(recipe) + "\n")
     return str(estimate)
 
@@ -145,7 +146,12 @@ def _asked(
     classifier: str | Path | None, inside: str | Path | None, outside: str | Path | None, choices: Choices
 ) -> Asked:
     sets = [None if one is None else set_name(str(one)) for one in (inside, outside)]
-    return Asked(sets[0] or "", sets[1], None if classifier is None else str(classifier), **choices)
+    asked = Asked(sets[0] or "", sets[1], None if classifier is None else str(classifier), **choices)
+    return replace(asked, options=replace(asked.options, trust_code=False))  # which no recipe says
+
+
+def _trusting(choices: Choices) -> AbstractContextManager[None]:
+    return trusting_code(choices.get("options", WrapOptions()).trust_code)
 
 
 def _recipe(
@@ -190,17 +196,22 @@ def _read(file: str | Path) -> Recipe:
 def _changed(asked: Asked, before: Recipe) -> list[str]:
     """What is said now, and was not so before."""
     table, trained = table_of(before), before.resolved("discriminator")
-    known = {
+    known: dict[str, Any] = {
         "inside": before.data.inside,
         "outside": before.data.outside,
         "classifier": table.classifier,
         "classes": table.classes,
         "eps": trained["train"]["eps"],
         "size": trained["discriminator"]["size"],
+        "epochs": trained["train"]["epochs"],
         "damaged": before.data.damaged,
         **{name: getattr(table, name) for name in ("accept", "provable", "minutes", "seed")},
     }
-    return [name for name, value in known.items() if getattr(asked, name) not in (None, "", value)]
+    changed = [name for name, value in known.items() if getattr(asked, name) not in (None, "", value)]
+    said, options = asked.options, options_of(table)
+    known = {name: getattr(options, name) for name in ("weights", "mean", "std", "output", "probabilities")}
+    known["joint_image"] = table.image
+    return changed + [name for name, value in known.items() if getattr(said, name) not in (None, value)]
 
 
 def _parts(folder: Path, recipe: Recipe, console: Console) -> Parts:

@@ -16,6 +16,11 @@ Mean = Annotated[
     str | None, Option(metavar="M,…", help="Subtracted from pixels in [0, 1]. Default: what the classifier says.")
 ]
 Std = Annotated[str | None, Option(metavar="S,…", help="And divided by. Default: what the classifier says.")]
+Output = Annotated[str | None, Option(help="Which of several outputs: a name or a number.")]
+Probabilities = Annotated[
+    bool | None,
+    Option("--probabilities/--logits", help="What the classifier returns. Default: seen from a few images."),
+]
 
 
 def combine(
@@ -46,11 +51,8 @@ def combine(
     joint_image: Annotated[
         str | None, Option(metavar="CxHxW", help="Images of the joint model. Default: the classifier's.")
     ] = None,
-    output: Annotated[str | None, Option(help="Which of several outputs: a name or a number.")] = None,
-    probabilities: Annotated[
-        bool | None,
-        Option("--probabilities/--logits", help="What the classifier returns. Default: seen from a few images."),
-    ] = None,
+    output: Output = None,
+    probabilities: Probabilities = None,
     calibrate: Calibrate = None,
     accept: Accept = None,
     level: Level = None,

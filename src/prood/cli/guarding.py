@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from prood.cli.combining import Classes, Mean, Std, Weights, numbers, shape_of
-from prood.cli.options import Device, console, paths
+from prood.cli.combining import Classes, Mean, Output, Probabilities, Std, Weights, numbers, shape_of
+from prood.cli.options import Device, TrustCode, console, paths
 from prood.errors import BadValue
 
 Classifier = Annotated[
@@ -58,9 +58,12 @@ def guard(
     image: Image = None,
     mean: Mean = None,
     std: Std = None,
+    output: Output = None,
+    probabilities: Probabilities = None,
     damaged: Damaged = None,
     seed: Seed = None,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Guard a classifier, all in one: divide the images, train, combine, calibrate, prove, attack, report.
 
@@ -97,9 +100,12 @@ def init(
     image: Image = None,
     mean: Mean = None,
     std: Std = None,
+    output: Output = None,
+    probabilities: Probabilities = None,
     damaged: Damaged = None,
     seed: Seed = None,
     device: Device = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Write the recipe that 'prood guard' would use, every key with its meaning, for you to edit."""
     from prood import guarding
@@ -116,7 +122,10 @@ def _choices(given: dict[str, Any]) -> dict[str, Any]:
     names = ("size", "epochs", "accept", "provable", "minutes", "seed", "damaged")
     image = None if given["image"] is None else shape_of(given["image"])
     options = WrapOptions(
-        weights=given["weights"], joint_image=image, mean=numbers(given["mean"]), std=numbers(given["std"])
+        **{name: given[name] for name in ("weights", "output", "probabilities")},
+        joint_image=image,
+        mean=numbers(given["mean"]),
+        std=numbers(given["std"]),
     )
     classes = None if given["classes"] is None else str(given["classes"])
     return {name: given[name] for name in names} | {

@@ -18,6 +18,8 @@ class GuardTable(Options):
         (), "what the classifier subtracts from each channel, if not what it says itself", low=-1e9
     )
     std: tuple[float, ...] = option((), "what it then divides each channel by", above=True)
+    output: str | int | None = option(None, "which of several outputs are the logits: a name or a number")
+    probabilities: bool | None = option(None, "whether it returns probabilities; without, it is seen from a few images")
     image: tuple[int, ...] = option((), "images that the guarded classifier takes: channels, height, width", low=1)
     factor: int = option(1, "g averages squares of this side first, and is trained on images averaged down", low=1)
     accept: float = option(0.95, "share of the in-distribution to accept", high=1, above=True)

@@ -46,6 +46,10 @@ class Asked:
     def __post_init__(self) -> None:
         if self.eps is not None and not 0 < self.eps <= 1:
             raise BadValue(f"eps is a radius above 0 and at most 1, not {self.eps}: 0.01 is 2.55 grey levels")
+        for name in ("image", "resize", "interpolation"):
+            if getattr(self.options, name) is not None:
+                fault = f"a guard has no option {name!r}: the images of the guarded model are options.joint_image"
+                raise BadValue(f"{fault}, and they are resized as the classifier says")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ def look(asked: Asked) -> Found:
     classes = None
     if asked.classifier is None:
         _check_classes(first)
-        image = asked.options.image or _trained_here(own)
+        image = asked.options.joint_image or _trained_here(own)
     else:
         image, classes = _classifiers(asked, own)
     return sets(asked, image, classes)

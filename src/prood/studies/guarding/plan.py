@@ -82,7 +82,8 @@ def plan(asked: Asked, found: Found, device: torch.device) -> tuple[Recipe, Esti
         few = f"{table.minutes:g} minutes are too few to train with these images (here {here})"
         raise BadValue(f"{few}: give --minutes {need} or more")
     seconds = {"training g": steps * costs.step} | seconds
-    made = recipe(asked, table, setting, name, steps / per_epoch, f_epochs)
+    epochs = steps / per_epoch if asked.epochs is None else asked.epochs
+    made = recipe(asked, table, setting, name, epochs, f_epochs)
     return made, Estimate(seconds, name, steps, costs.step, costs.bytes)
 
 
@@ -105,7 +106,7 @@ def _told(seconds: dict[str, float]) -> str:
 def _table(asked: Asked) -> GuardTable:
     chosen = {name: getattr(asked, name) for name in ("accept", "provable", "minutes", "seed", "classifier", "classes")}
     chosen |= {"weights": None if asked.options.weights is None else str(asked.options.weights)}
-    chosen |= {"mean": asked.options.mean, "std": asked.options.std}
+    chosen |= {name: getattr(asked.options, name) for name in ("mean", "std", "output", "probabilities")}
     return GuardTable(**{name: value for name, value in chosen.items() if value is not None})
 
 

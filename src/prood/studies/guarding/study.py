@@ -32,6 +32,8 @@ def options_of(table: GuardTable) -> WrapOptions:
     return WrapOptions(
         mean=table.mean or None,
         std=table.std or None,
+        output=table.output,
+        probabilities=table.probabilities,
         weights=None if table.weights is None else Path(table.weights),
         classes=None if table.classes is None else read_classes(Path(table.classes)),
     )
