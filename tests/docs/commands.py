@@ -29,7 +29,7 @@ SMALL = {
     "certify": ["--limit", "2"],
     "predict": ["--limit", "2"],
     "calibrate": ["--limit", "2"],
-    "asymptotics": ["--directions", "10", "--adversarial", "2"],
+    "reproduce asymptotics": ["--directions", "10", "--adversarial", "2"],
 }
 """What makes a command that a page shows quick: the later of two options counts."""
 
@@ -100,7 +100,7 @@ def _check_prood(words: list[str]) -> None:
     if attacks := option(words, "--attacks"):
         assert attacks in PRESETS or attacks == "none", attacks
     if words[1] in ("evaluate", "reproduce"):
-        for name in (option(words, "--out") or "uniform").split(","):
+        for name in (option(words, "--outside") or "uniform").split(","):
             find(name)
     if words[1] == "data" and words[2] in ("fetch", "check"):
         for name in words[3:]:

@@ -90,7 +90,8 @@ def test_every_command_and_option_is_in_the_reference(make: ModuleType) -> None:
     def leaves(command: object, words: list[str]) -> Iterator[tuple[str, object]]:
         if hasattr(command, "commands"):
             for name, child in command.commands.items():
-                yield from leaves(child, [*words, name])
+                if not child.hidden:  # former names are not documented
+                    yield from leaves(child, [*words, name])
         else:
             yield " ".join(words), command
 

@@ -23,7 +23,7 @@ from prood.atomic import locked, replacing
 from prood.reading import check_sizes
 
 GALLERY = 6
-"""So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
+"""Number of images with the highest attacked scores, and with the highest bounds, that are kept to be shown."""
 CLEAN, ATTACKED, CERTIFIED, SETTLED = range(4)
 
 

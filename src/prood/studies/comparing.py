@@ -74,7 +74,7 @@ def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
             )
         )
         results = results.plus(*(replace(one, model=node.title) for one in found))
-    bound = study.bound or lab.recipe.evaluate.method
+    bound = study.bound or lab.recipe.evaluate.bound
     settings: dict[str, Any] = {"recipe": lab.name, "attacks": study.attacks, "method": bound}
     settings |= {"limit": study.attacked, "seed": seed}
     return Comparison(judged(profiles), results, found[0].inside, eps, settings)
