@@ -5,7 +5,7 @@ import shlex
 import tomllib
 from itertools import pairwise
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import DEFAULT, patch
 
 import typer
 
@@ -32,6 +32,8 @@ SMALL = {
     "reproduce asymptotics": ["--directions", "10", "--adversarial", "2"],
 }
 """What makes a command that a page shows quick: the later of two options counts."""
+THERE = dict.fromkeys(("find", "exists", "isdir"), DEFAULT)
+"""What looks for models and images: a page names those that its reader has."""
 
 
 def read(text: str) -> list[list[str]]:
@@ -90,7 +92,7 @@ def _check_prood(words: list[str]) -> None:
         context = command.make_context(words[0], list(rest[:1]), parent=context)
         assert rest[0] in command.commands, f"there is no command {rest[0]}"
         command, rest = command.commands[rest[0]], rest[1:]
-    with patch("prood.cli.options.find"):  # a page names models that its reader has
+    with patch.multiple("prood.cli.options", **THERE), patch("prood.cli.scoring.exists"):
         command.make_context(words[0], list(rest))  # an unknown option, or a value of another type, is an error
     if (recipe := option(words, "--recipe")) and not recipe.endswith(".toml"):
         changed = [value for name, value in pairwise(words) if name == "--set"]

@@ -18,9 +18,9 @@ IMAGE = {"content-type": "image/png"}
     ("body", "said"),
     [
         ("", "the body is empty"),
-        ("{", "no JSON"),
-        ("[]", "no object"),
-        ("\xff", "no JSON"),
+        ("{", "not JSON"),
+        ("[]", "not an object"),
+        ("\xff", "not UTF-8"),
         ('{"images": NaN}', "NaN is not a JSON number"),
         ("[" * 1_500, "nested too deeply"),
         ("{}", "no images"),

@@ -1,6 +1,6 @@
 """Certifying images: pictures by path and image sets by name, into a file of certificates.
 
-What the file holds is not made again, so an interrupted call continues. `prood.scoring` certifies into folders.
+Certificates in the file are reused, so an interrupted call continues. `prood.scoring` certifies into folders.
 """
 
 import math

@@ -93,7 +93,7 @@ class Bench:
         known: Tensor | None = None,
         shelf: Shelf | None = None,
     ) -> list[Part]:
-        """This process's parts; with a shelf, those that lie there are not made again."""
+        """This process's parts; with a shelf, parts that lie there are reused."""
         before, world = 0, processes.world_size()
         share = world / self.options.attack.passes if self.options.attack else world
         parts = []

@@ -132,7 +132,7 @@ def evaluate(
     verdicts = (judged(found[name], threshold, found[name].classes) for name in plan)
     asked = tuple(replace(one, trained_on=_trained_on(score, options)) for one in verdicts)
     if store and processes.is_main():
-        with suppress(OSError):  # what is there is also answered from a folder that may only be read
+        with suppress(OSError):  # a read-only folder still answers from stored results
             settle(store, asked)
     processes.barrier()  # what one process has stored, all find in the folder from now on
     return Results(asked)

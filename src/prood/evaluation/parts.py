@@ -1,6 +1,6 @@
 """What the processes of an evaluation have measured: a part for each batch, in a file that its process alone writes.
 
-Nobody waits for another while there is something to compute, and what is there is not computed again: a process reads
+No process waits while there is work, and stored parts are reused: a process reads
 its own parts. Whoever finds that none is missing puts them together.
 """
 

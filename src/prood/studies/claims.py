@@ -75,7 +75,7 @@ def check_claims(
     """Score and certify the same images again with `model`, a run's folder or the name of a shipped one.
 
     All of what was published without attacks, or `which` of that. The weights must be the published ones. What is
-    measured goes into `folder`, by default runs/again/WEIGHTS, and what is there is not made again.
+    measured goes into `folder`, by default runs/again/WEIGHTS, and existing results are reused.
     """
     weights = fingerprint(load(model)[0])
     if weights != published.weights:

@@ -49,7 +49,7 @@ def select(study: Study, names: Sequence[str] = ()) -> list[Node]:
 def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
     """Train and evaluate the nodes of these names, by default all, under attack; and measure what they are judged by.
 
-    Plain and OE, and the parts of a combination, come along. What is there already is not made again. The first radius
+    Plain and OE, and the parts of a combination, come along. Results that already exist are reused. The first radius
     is the one that properties are about.
     """
     nodes, study, (seed,) = select(lab.study, names), lab.study, lab.seeds

@@ -196,7 +196,7 @@ def still_holds(site: Site, discriminator: str, seed: int | None) -> bool:
 
 
 def evaluate(site: Site, node: Node, seed: int | None, measure: Measure) -> Results:
-    """Evaluate a node into its folder, or all of a study into one; what is there is not made again."""
+    """Evaluate a node into its folder, or all of a study into one; existing results are reused."""
     study, planned = site.study, site.recipe.evaluate
     radii = list(measure.eps or site.radii)
     attacks, limit = (study.attacks, study.attacked) if measure.attacked else (None, study.limit)

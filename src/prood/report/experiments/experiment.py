@@ -48,7 +48,7 @@ class Experiment:
 
 
 def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
-    """Make an experiment and write its JSON file, unless what is there is of the same models and settings."""
+    """Make an experiment and write its JSON file, unless the existing one has the same models and settings."""
     file = experiment.file(lab)
     stored = read_json(file) if file.is_file() else None
     what = f"{experiment.kind} {experiment.name}"
