@@ -18,13 +18,15 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from prood.cli import app
+from prood.cli.examples import EXAMPLES
 
+ORDER = list(EXAMPLES)
 HEAD = """# The command line
 
 *This page is generated from the commands themselves: do not edit it, but run `make docs`.*
 
-Every command prints this with `--help`. Anything a user can mend is one line on the error stream and exit code 2. A
-radius is a number or a fraction (`8/255`); a list has commas and no spaces. An image set has a name: see
+Every command prints this with `--help`. An error that you can correct is one line on the error stream, with exit code
+2. A radius is a number or a fraction (`8/255`); a list has commas and no spaces. An image set has a name: see
 [image sets](../guides/own-images.md#names-of-image-sets).
 
 """
@@ -55,14 +57,16 @@ class Parameter:
 
 
 def commands(source: typer.Typer = app, words: tuple[str, ...] = ("prood",)) -> Iterator[Command]:
-    """All commands in the order of `prood --help`, those of a group after the others."""
+    """All commands in the order of `prood --help`."""
+    found: list[Command] = []
     for info in (one for one in source.registered_commands if not one.hidden):
         assert info.callback is not None
         name = info.name or info.callback.__name__.replace("_", "-")
-        yield Command((*words, name), info.callback, info.cls.more() if hasattr(info.cls, "more") else "")
+        found.append(Command((*words, name), info.callback, info.cls.more() if hasattr(info.cls, "more") else ""))
     for group in source.registered_groups:
         assert group.typer_instance is not None
-        yield from commands(group.typer_instance, (*words, str(group.name)))
+        found += commands(group.typer_instance, (*words, str(group.name)))
+    yield from sorted(found, key=lambda one: ORDER.index(" ".join(one.words[1:])))
 
 
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
@@ -73,7 +77,7 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def _hidden(hint: Any) -> bool:
-    """Whether it is the former name of another option."""
+    """Whether the option is a former name of another one."""
     return any(getattr(one, "hidden", False) for one in getattr(hint, "__metadata__", ()))
 
 
@@ -127,7 +131,8 @@ def section(command: Command) -> str:
         + [one.written for one in options if one.required]
         + (["[OPTION…]"] if any(not one.required for one in options) else [])
     )
-    text = f"## {command.name}\n\n```text\n{usage}\n```\n\n{_prose(_text(command))}\n"
+    example = EXAMPLES[" ".join(command.words[1:])]
+    text = f"## {command.name}\n\n```text\n{usage}\n```\n\n{_prose(_text(command))}\n\nExample: `{example}`\n"
     if found:
         text += "\n| | | default |\n|---|---|---|\n"
         text += "".join(_row(one) for one in (*arguments, *options))

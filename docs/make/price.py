@@ -1,6 +1,7 @@
 """Write the price of proof of the shipped model into docs/assets/price.json, from an evaluation with its scores.
 
-    prood evaluate cifar10 --out cifar100,svhn,smooth,places365,textures,uniform --eps 0.01 --attacks fast --limit 50
+    prood evaluate cifar10 --outside cifar100,svhn,smooth,places365,textures,uniform \
+        --eps 0.01 --attacks fast --limit 50
     python docs/make/price.py runs/shipped/cifar10
 
 The figure is drawn from that file alone, so that the site is built without the data.

@@ -72,6 +72,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """In UTF-8; a name on disk may be bytes that are no text, and is written as these."""
+    """In UTF-8; a name on disk may be bytes other than text, which are kept."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -77,7 +77,7 @@ def guard(
     console: Console | None = None,
     **choices: Unpack[Choices],
 ) -> Guarded:
-    """Guard a classifier by images of what it is for (`inside`) and of other things (`outside`), in the folder `run`.
+    """Guard a classifier with images from its domain (`inside`) and of other things (`outside`), in the folder `run`.
 
     The classifier is anything that `prood.models.open_classifier` opens; without one, one is trained. The folder inside
     has a subfolder for each class. Images are divided into parts; a discriminator is trained, combined with the
@@ -172,7 +172,7 @@ def _recipe(
     if given is not None:
         recipe = _read(given)
         if asked != Asked(""):
-            raise BadValue("a recipe says everything: leave out the other options, or edit it")
+            raise BadValue("--recipe excludes the other options: leave them out, and edit the recipe")
         table_of(recipe)
     else:
         if not asked.inside:

@@ -1,4 +1,4 @@
-"""Several processes as one: started by `torchrun`, each takes its rows of what they all work on.
+"""Several processes as one: started by `torchrun`, each takes its rows of the common work.
 
 In a single process nothing here does anything.
 """

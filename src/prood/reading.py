@@ -17,7 +17,7 @@ LARGEST = 4 * GIB
 """Bytes of a file that is read as one."""
 
 UNPACKED, RATIO = GIB // 2, 64
-"""What an archive may unpack to: so many bytes, or so many times its own size if that is more."""
+"""What an archive may unpack to: the larger of a number of bytes and a multiple of its own size."""
 
 DEEPEST = 64
 """Lists and objects inside each other."""
@@ -28,7 +28,7 @@ def regular(path: Path | str) -> BinaryIO:
     try:  # a pipe that nobody writes to is opened without waiting, and then refused
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except ValueError:
-        raise NotFound(f"{str(path)!r:.200} is no name that a file can have") from None
+        raise NotFound(f"{str(path)!r:.200} is not a valid name for a file: choose another name") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Unsupported(f"{path} is a pipe, a device or a folder: give a regular file")

@@ -346,7 +346,7 @@ def test_with_a_file_only_the_first_are_shown(runs: Path, tmp_path: Path, monkey
 def test_a_forged_certificate_is_not_taken_over(runs: Path, tmp_path: Path) -> None:
     """Anyone can write a digest: but the model's own confidence is above such a bound."""
     out = tmp_path / "c.jsonl"
-    for confidence, said in ((None, "is below what the model says of it"), (0.26, "was changed after it was written")):
+    for confidence, said in ((None, "is below the model's own value"), (0.26, "was changed after it was written")):
         out.unlink(missing_ok=True)
         (made,) = certify_images(runs / "prood", ["faces:test"], [0.05], limit=1, device=CPU, out=out)
         (true,) = made.certificates

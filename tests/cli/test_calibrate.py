@@ -63,7 +63,7 @@ def test_too_few_images_for_a_gate(prood, run, tmp_path):
 @pytest.mark.parametrize(
     ("change", "needed"),
     [
-        (lambda g: g.last.log_weight.fill_(-200.0), "says the same"),
+        (lambda g: g.last.log_weight.fill_(-200.0), "is equal on all images"),
         (lambda g: g.body[1].weight.fill_(torch.nan), "NaN"),
         (lambda g: g.last.bias.fill_(torch.inf), "finite"),
     ],

@@ -109,7 +109,7 @@ def test_a_threshold_that_cannot_be_set_is_refused_before_anything_is_made(prood
 def test_only_a_joint_model_has_a_threshold(prood, tmp_path):
     code, _, err = prood("train", "plain", "--run", tmp_path / "run", "--calibrate", "digits:validation")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--calibrate belongs to joint models" in err
+    assert "--calibrate works for joint models only" in err
 
 
 def test_the_command_that_fused_is_gone(prood):

@@ -10,8 +10,8 @@ from prood.errors import ProodError
 def test_help_says_what_is_measured() -> None:
     result = CliRunner().invoke(app, ["compare", "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
-    assert "by measurement" in result.output
-    for option in ("--recipe", "--out", "--methods", "--attacks", "--method", "--limit", "--seed"):
+    assert "all methods" in result.output
+    for option in ("--recipe", "--out", "--methods", "--attacks", "--bound", "--limit", "--seed"):
         assert option in result.output
 
 
@@ -23,7 +23,7 @@ def test_an_unknown_run_is_refused_before_anything_is_made(tmp_path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("option", "value"), [("--recipe", "no-such"), ("--attacks", "slow"), ("--method", "magic")])
+@pytest.mark.parametrize(("option", "value"), [("--recipe", "no-such"), ("--attacks", "slow"), ("--bound", "magic")])
 def test_a_wrong_word_is_refused_before_anything_is_made(tmp_path, option, value) -> None:
     result = CliRunner().invoke(app, ["compare", option, value, "--out", str(tmp_path / "out")])
     assert isinstance(result.exception, ProodError)

@@ -150,7 +150,8 @@ def test_a_set_that_is_wrong_ends_with_2_after_all_was_said(prood, toys):
     code, out, err = prood("check", "toys", "toys:test")
     assert code == 2
     assert out.count("✗ mean") == out.count("✗ std") == out.count("✓ images") == 2
-    assert err == "error: not what it should be: toys:test; 'prood data fetch NAME --again' replaces a public set\n"
+    fault = "these sets differ from the published ones: toys:test"
+    assert err == f"error: {fault}; 'prood data fetch NAME --again' replaces a public set\n"
 
 
 def test_only_a_public_set_is_to_be_fetched_again(prood, toys, tmp_path):
@@ -161,7 +162,7 @@ def test_only_a_public_set_is_to_be_fetched_again(prood, toys, tmp_path):
     assert prood("check", f"folder:{tmp_path}/own")[0] == 0
     (tmp_path / "own" / "6.png").write_bytes(b"junk")
     code, _, err = prood("check", f"folder:{tmp_path}/own")
-    assert (code, err) == (2, f"error: not what it should be: folder:{tmp_path}/own\n")
+    assert (code, err) == (2, f"error: these sets differ from the published ones: folder:{tmp_path}/own\n")
 
 
 def test_a_sheet_is_not_enlarged_beyond_memory(prood, toys):

@@ -63,6 +63,7 @@ def test_a_place_that_cannot_be_written(prood, place, tiny, tmp_path, below):
 
 def test_a_device_is_not_replaced_by_a_file_and_a_link_stays_one(prood, place, tmp_path):
     (tmp_path / "folder").mkdir()
+    refused(prood("data", "preview", "digits:test", "--out", tmp_path / "folder"), "name a file that ends in .png")
     os.mkfifo(tmp_path / "pipe.jsonl")
     refused(prood(*certified(place, "--out", tmp_path / "pipe.jsonl")), "is a device: give the name of a file")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "pipe.jsonl"]
@@ -156,7 +157,7 @@ def test_a_member_that_is_no_array(prood, place):
 
 
 def test_a_path_that_is_mistyped_or_a_folder(prood, place, tmp_path):
-    refused(prood(*certified(place, image=tmp_path / "cat.pgn")), "there is no image set", "cat.pgn", "nor a file")
+    refused(prood(*certified(place, image=tmp_path / "cat.pgn")), "there is no image set or file", "cat.pgn")
     refused(prood(*certified(place, image=tmp_path)), f"the folder {tmp_path} holds no pictures")
 
 

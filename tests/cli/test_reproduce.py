@@ -30,13 +30,13 @@ def asked(monkeypatch):
     [
         (["cifar10", "--attacks", "papre"], "there is no attack preset 'papre': choose one of"),
         (["cifar10", "--model", "prodo"], "there is no model 'prodo' to reproduce: choose among plain, oe,"),
-        (["cifar10", "--fast", "--model", "oe"], "--fast makes two models, one after the other: leave out --model and"),
-        (["cifar10", "--fast", "--jobs", "2"], "--fast makes two models, one after the other: leave out --model and"),
-        (["cifar10", "--seed", "1", "--seed", "1"], "a seed counts once, not as in 1, 1: name different ones"),
+        (["cifar10", "--fast", "--model", "oe"], "--fast makes two models in turn: leave out --model and"),
+        (["cifar10", "--fast", "--jobs", "2"], "--fast makes two models in turn: leave out --model and"),
+        (["cifar10", "--seed", "1", "--seed", "1"], "a seed occurs twice in 1, 1: give different seeds"),
         (["table", "mian"], "there is no table 'mian': choose one of properties, main,"),
         (["figure", "main"], "there is no figure 'main': choose one of"),
         (["table", "main", "--recipe", "mnist"], "no recipe 'mnist': choose one of"),
-        (["table", "main", "--seeds", "one"], "'one' are no seeds: write numbers such as 0,1,2"),
+        (["table", "main", "--seeds", "one"], "'one' is not a list of seeds: write numbers such as 0,1,2"),
         (["all", "--attacks", "papre"], "there is no attack preset 'papre': choose one of"),
     ],
 )

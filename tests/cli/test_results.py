@@ -1,4 +1,4 @@
-"""prood results, as a user meets it; and the page in the repository."""
+"""prood reproduce pages, as a user meets it; and the page in the repository."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +25,9 @@ def test_the_pages_are_written_and_checked(prood, tmp_path):
         page.write_text(text.replace("folder", "drawer"), encoding="utf-8")
         code, _, err = prood(*arguments, "--check")
         assert code == 2
-        assert err.startswith(f"error: {page} is not what {tmp_path / 'results'} says: write it with 'prood results")
+        assert err.startswith(
+            f"error: {page} is out of date: write it with 'prood reproduce pages {tmp_path / 'results'}"
+        )
         assert "drawer" in page.read_text(encoding="utf-8")
         assert prood(*arguments) == written
         assert page.read_text(encoding="utf-8") == text

@@ -88,10 +88,10 @@ def test_beyond_this_machine_it_warns(run, served):
         (["=RUN"], "cannot be reached with the name ''"),
         (["a=no-such-run"], "there is no model at no-such-run"),
         (["a=RUN", "b=RUN", "--name", "c"], "--name is for one model"),
-        (["a=RUN", "b=RUN", "--threshold", "0.5"], "--threshold is for one model"),
+        (["a=RUN", "b=RUN", "--threshold", "0.5"], "--threshold applies to one model only"),
         (["RUN", "--monitor", "m"], "run has no calibration to compare arrivals with"),
         (["RUN", "--admin-token-file", "none"], "cannot read the token in none"),
-        (["RUN", "--threads", "100000"], "--threads 100000 is more than this machine's [0-9]+ cores"),
+        (["RUN", "--threads", "100000"], "--threads 100000 exceeds this machine's [0-9]+ cores"),
     ],
 )
 def test_what_is_wrong_is_one_line(run, served, words, said):

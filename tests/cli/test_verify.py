@@ -66,7 +66,7 @@ def test_what_is_not_decided_has_an_exit_code_of_its_own(prood, certificate, tmp
     assert prood("verify", path, "--model", certificate.model.path)[0] == 0
     code, out, err = prood("verify", path, "--model", tmp_path / "elsewhere")
     assert (code, out) == (2, "")
-    assert err == f"error: there is no model at {tmp_path / 'elsewhere'}: say with --model where it is now\n"
+    assert err == f"error: there is no model at {tmp_path / 'elsewhere'}: give its place with --model\n"
 
 
 def test_json_and_a_cut_line(prood, certificate, tmp_path):
@@ -130,7 +130,7 @@ def test_hostile_lines_are_refused_in_one_short_line(prood, tmp_path, line):
     path.write_bytes(line + b"\n")
     code, _, err = prood("verify", path)
     assert code == 2
-    assert err.startswith(f"error: line 1 of {path} is no certificate")
+    assert err.startswith(f"error: line 1 of {path} is not a certificate")
     assert err.count("\n") == 1
     assert len(err) < 1000
 
@@ -167,7 +167,7 @@ def test_images_that_are_nowhere_are_a_mistake(prood, certificate, tmp_path):
     append(path, certificate)
     code, out, err = prood("verify", path, "--input", "nosuch")
     assert (code, out) == (2, "")
-    assert err == "error: there is no image set 'nosuch': 'prood data list' shows what there is\n"
+    assert err == "error: there is no image set 'nosuch': 'prood data list' shows all\n"
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_a_line_that_is_none_stops_a_sample_that_meets_it(prood, many):
     code, out, err = prood("verify", many, "--sample", 150)
     assert code == 2
     assert "at most" not in out
-    assert f"of {many / '1.jsonl'} is no certificate" in err
+    assert f"of {many / '1.jsonl'} is not a certificate" in err
     assert prood("verify", many, "--sample", 3, "--limit", 2)[0] == 2
     assert prood("verify", many, "--at-most", 2)[0] == 2
 

@@ -167,8 +167,8 @@ def test_images_that_the_discriminator_does_not_fit(prood, place, tmp_path):
         ({"calibrate": "smooth", "provable": "default", "outside": "nothing"}, "no image set 'nothing'"),
         ({"calibrate": "smooth", "accept": 0.999}, "images are too few"),
         ({"weights": "w.safetensors"}, "--weights belongs to"),
-        ({"tpr": 0.9}, "--accept is about a threshold"),
-        ({"provable": 0.2}, "--provable is about a threshold"),
+        ({"tpr": 0.9}, "--accept needs a calibration"),
+        ({"provable": 0.2}, "--provable needs a calibration"),
     ],
 )
 def test_wrong_words_are_one_line(prood, place, tmp_path, options, said):

@@ -119,14 +119,14 @@ def test_links_and_devices_are_refused_before_anything_is_written_through_them(
 ) -> None:
     (tmp_path / "secret").write_text("mine")
     link = member("link", b"", type=kind, linkname=target)
-    refused(tar(tmp_path / "x.tar", link, member("link/evil"), member("link")), "'link'", "no plain file")
+    refused(tar(tmp_path / "x.tar", link, member("link/evil"), member("link")), "'link'", "neither a plain file")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_a_symlink_in_a_zip_is_refused(tmp_path: Path, refused) -> None:
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    refused(zipped(tmp_path / "x.zip", (link, b"/tmp"), ("link/evil", b"evil")), "'link'", "no plain file")
+    refused(zipped(tmp_path / "x.zip", (link, b"/tmp"), ("link/evil", b"evil")), "'link'", "neither a plain file")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

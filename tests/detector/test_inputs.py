@@ -121,7 +121,7 @@ def test_half_precision_is_exact_and_double_is_rounded():
         (Path("nowhere.png"), "cannot read the image nowhere.png"),
         (7, "not as <class 'int'>"),
         ([None], "NoneType"),
-        ({"a": 1}, "has a, and none of image"),
+        ({"a": 1}, "has a, but none of image"),
     ],
 )
 def test_what_is_refused(images, said):

@@ -71,7 +71,7 @@ def test_it_moves_and_has_no_hyperparameters(model, floats):
     assert score.device == torch.device("cpu")
     assert score.get_hyperparameters() == {}
     assert score.set_hyperparameters() is score
-    with pytest.raises(ValueError, match="no hyperparameters to set, such as temperature"):
+    with pytest.raises(ValueError, match="no hyperparameters to set, but got temperature"):
         score.set_hyperparameters(temperature=1)
 
 

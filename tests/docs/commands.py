@@ -3,10 +3,9 @@
 import re
 import shlex
 import tomllib
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import DEFAULT, patch
 
 import typer
 
@@ -30,9 +29,11 @@ SMALL = {
     "certify": ["--limit", "2"],
     "predict": ["--limit", "2"],
     "calibrate": ["--limit", "2"],
-    "asymptotics": ["--directions", "10", "--adversarial", "2"],
+    "reproduce asymptotics": ["--directions", "10", "--adversarial", "2"],
 }
 """What makes a command that a page shows quick: the later of two options counts."""
+THERE = dict.fromkeys(("find", "exists", "isdir"), DEFAULT)
+"""What looks for models and images: a page names those that its reader has."""
 
 
 def read(text: str) -> list[list[str]]:
@@ -95,9 +96,7 @@ def _check_prood(words: list[str]) -> None:
         context = command.make_context(words[0], list(rest[:1]), parent=context)
         assert rest[0] in command.commands, f"there is no command {rest[0]}"
         command, rest = command.commands[rest[0]], rest[1:]
-    with ExitStack() as theirs:  # a page names models, images and folders that its reader has
-        for name in ("options.find", "options.exists", "options.isdir", "scoring.exists"):
-            theirs.enter_context(patch(f"prood.cli.{name}"))
+    with patch.multiple("prood.cli.options", **THERE), patch("prood.cli.scoring.exists"):
         command.make_context(words[0], list(rest))  # an unknown option, or a value of another type, is an error
     if (recipe := option(words, "--recipe")) and not recipe.endswith(".toml"):
         changed = [value for name, value in pairwise(words) if name == "--set"]
@@ -107,7 +106,7 @@ def _check_prood(words: list[str]) -> None:
     if attacks := option(words, "--attacks"):
         assert attacks in PRESETS or attacks == "none", attacks
     if words[1] in ("evaluate", "reproduce"):
-        for name in (option(words, "--out") or "uniform").split(","):
+        for name in (option(words, "--outside") or "uniform").split(","):
             find(name)
     if words[1] == "data" and words[2] in ("fetch", "check"):
         for name in words[3:]:

@@ -149,7 +149,7 @@ def test_a_command_that_takes_long_or_a_network_or_a_gpu_is_parsed_only(words: l
         ("prood trian plain --run x", "trian"),
         ("prood train plain --recipe quickstart --set train.epoch=3 --run x", "epoch"),
         ("prood data fetch cifar11", "cifar11"),
-        ("prood evaluate runs/x --out svnh", "svnh"),
+        ("prood evaluate runs/x --outside svnh", "svnh"),
         ("prood evaluate runs/x --attacks strongest", "strongest"),
         ("prood certify photo.png --model cifar11 --eps 0.1", "cifar11"),
         ("prood serve runs/x --port many", "integer"),

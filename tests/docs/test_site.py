@@ -89,8 +89,9 @@ def test_every_command_and_option_is_in_the_reference(make: ModuleType) -> None:
 
     def leaves(command: object, words: list[str]) -> Iterator[tuple[str, object]]:
         if hasattr(command, "commands"):
-            for name, child in ((name, one) for name, one in command.commands.items() if not one.hidden):
-                yield from leaves(child, [*words, name])
+            for name, child in command.commands.items():
+                if not child.hidden:  # former names are not documented
+                    yield from leaves(child, [*words, name])
         else:
             yield " ".join(words), command
 

@@ -374,13 +374,13 @@ def test_a_preset_that_has_changed_is_run_again(f, inside, outside, tmp_path, mo
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"eps": -0.1}, "eps is a radius"),
-        ({"eps": [0.1, float("nan")]}, "eps is a radius"),
-        ({"eps": []}, "eps names no radius"),
+        ({"eps": -0.1}, "eps must be a radius"),
+        ({"eps": [0.1, float("nan")]}, "eps must be a radius"),
+        ({"eps": []}, "eps is empty"),
         ({"attacks": "rude"}, "no attack preset 'rude': choose one of paper, fast, strong"),
         ({"stop": "soon", "attacks": "fast"}, "stopping rule 'soon': choose one of auc, bound, never"),
         ({"batch": 0}, "batch must be at least 1, not 0"),
-        ({"method": "magic"}, "unknown bound method 'magic': choose one of"),
+        ({"method": "magic"}, "unknown bound 'magic': choose one of"),
         ({"limit": 0}, "subset of 0 images"),
         ({"compile": True, "attacks": "fast"}, "for a GPU only: leave out --compile, or choose --device cuda"),
         (

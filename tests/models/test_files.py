@@ -215,7 +215,7 @@ def test_a_file_cut_short_at_any_length(saved: Path) -> None:
     lengths = {*range(12), *range(12, header, 97), header - 1, header, header + 1, *range(header, len(raw), 997)}
     for length in sorted(lengths | {len(raw) - 1}):
         saved.write_bytes(raw[:length])
-        refused(saved, "is damaged or no safetensors file")
+        refused(saved, "is damaged or not a safetensors file")
         with pytest.raises(Damaged):
             read_metadata(saved)
     saved.write_bytes(raw)
@@ -237,7 +237,7 @@ def test_a_file_cut_short_at_any_length(saved: Path) -> None:
 def test_a_file_that_is_something_else(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / MODEL_FILE
     path.write_bytes(content)
-    message = refused(path, "is damaged or no safetensors file")
+    message = refused(path, "is damaged or not a safetensors file")
     assert message.endswith("copy or train it again")
 
 

@@ -177,7 +177,7 @@ def test_hugging_face_from_a_folder(vit, tmp_path):
 def test_hugging_face_folders_that_cannot_be_used(vit):
     config = json.loads((vit / "config.json").read_text())
     (vit / "config.json").write_text(json.dumps(config | {"problem_type": "multi_label_classification"}))
-    with pytest.raises(ProodError, match="a probability of its own"):
+    with pytest.raises(ProodError, match="a multi-label classifier"):
         open_classifier(f"hf:{vit}", IMAGE)
     (vit / "config.json").write_text(json.dumps(config))
     (vit / "preprocessor_config.json").unlink()

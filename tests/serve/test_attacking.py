@@ -84,7 +84,7 @@ def test_what_fails_on_the_way_is_the_last_line(client, files, monkeypatch):
         ("/v1/attack?on=nothing", "on is one of guarded, classifier"),
         ("/v1/attack?stream=1", "stream is true or false"),
         ("/v1/certificate?name=a/b.png", "name is the name of a file"),
-        ("/v1/certificate?eps=0.1,0.2", "there is one radius here"),
+        ("/v1/certificate?eps=0.1,0.2", "takes one radius"),
     ],
 )
 def test_what_cannot_be_asked(client, refused, files, path, said):

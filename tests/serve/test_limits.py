@@ -18,10 +18,10 @@ IMAGE = {"content-type": "image/png"}
     ("body", "said"),
     [
         ("", "the body is empty"),
-        ("{", "no JSON"),
-        ("[]", "no object"),
-        ("\xff", "no JSON"),
-        ('{"images": NaN}', "NaN is no JSON number"),
+        ("{", "not JSON"),
+        ("[]", "not an object"),
+        ("\xff", "not UTF-8"),
+        ('{"images": NaN}', "NaN is not a JSON number"),
         ("[" * 1_500, "nested too deeply"),
         ("{}", "no images"),
         ('{"images": []}', "no images"),
@@ -29,7 +29,7 @@ IMAGE = {"content-type": "image/png"}
         ('{"images": [1]}', "image 0 is neither base64"),
         ('{"images": ["äöü"]}', "image 0 is no base64"),
         ('{"images": ["a"]}', "image 0 is no base64"),
-        ('{"images": ["data:image/png,abc"]}', "no data URL"),
+        ('{"images": ["data:image/png,abc"]}', "not a base64 data URL"),
         ('{"images": [[]]}', "of the shape [1, 28, 28]"),
         ('{"images": [[[1, 2], [3]]]}', "of the shape [1, 28, 28]"),
         (json.dumps({"images": [np.full((1, 28, 28), 2.0).tolist()]}), "outside [0, 1]: divide bytes by 255"),
@@ -56,16 +56,16 @@ def test_json_in_another_encoding(refused, client):
     [
         ("/v1/predict?eps=0.1", "unknown option 'eps' in the address: there is none"),
         ("/v1/certify?esp=0.1", "unknown option 'esp' in the address: there is only eps, radius"),
-        ("/v1/certify?eps=0.1&eps=0.2", "eps stands in the address twice"),
+        ("/v1/certify?eps=0.1&eps=0.2", "eps occurs twice in the address"),
         ("/v1/certify?eps=0.1&radius=no", "radius is true or false"),
-        ("/v1/certify?eps=wide", "'wide' is no number for eps"),
-        ("/v1/certify?eps=", "'' is no number for eps"),
-        ("/v1/certify?eps=1/0", "'1/0' is no number for eps"),
-        ("/v1/certify?eps=nan", "'nan' is no number for eps"),
+        ("/v1/certify?eps=wide", "eps must be a number, not 'wide'"),
+        ("/v1/certify?eps=", "eps must be a number, not ''"),
+        ("/v1/certify?eps=1/0", "eps must be a number, not '1/0'"),
+        ("/v1/certify?eps=nan", "eps must be a number, not 'nan'"),
         ("/v1/certify?eps=-0.1", "eps must lie between 0 and 1, and -0.1 does not"),
         ("/v1/certify?eps=1.01", "eps must lie between 0 and 1, and 1.01 does not"),
         ("/v1/certify?eps=" + ",".join(["0.1"] * 34), "eps is 33 numbers at most, not 34"),
-        ("/v1/attack?eps=0.1,0.2", "there is one radius here"),
+        ("/v1/attack?eps=0.1,0.2", "takes one radius"),
         ("/v1/attack?steps=0", "steps is a whole number from 1 to 200"),
         ("/v1/attack?steps=201", "steps is a whole number from 1 to 200"),
         ("/v1/attack?steps=1.5", "steps is a whole number"),
@@ -102,8 +102,8 @@ def test_forms(refused, service, files):
     assert len(post(**form((NAMED, files[0]), (NAMED, files[1]))).json()["predictions"]) == 2
     refused(post(**form(*[(NAMED, files[0])] * 3)), 413, "more images than the 2")
     other = b'Content-Disposition: form-data; name="photo"; filename="a.png"'
-    refused(post(**form((other, files[0]))), 400, "send the pictures as image")
-    refused(post(**form((b"Content-Type: image/png", files[0]))), 400, "send the pictures as image")
+    refused(post(**form((other, files[0]))), 400, "send every picture as image")
+    refused(post(**form((b"Content-Type: image/png", files[0]))), 400, "send every picture as image")
     refused(post(**form((NAMED, files[0]), end=b"")), 400, "cut short")
     refused(post(**form()), 400, "no image")
     refused(post(**form((NAMED, b""))), 400, "image 0 is no picture")
@@ -195,8 +195,8 @@ def test_only_numbers_are_pixels(refused, client, wrong):
 @pytest.mark.parametrize("eps", ["１", "1_0", " 0.1", "0.1 ", "inf", "+-1", "0x1", "1e", ".", "0." + "0" * 50, "1//2"])
 def test_numbers_are_plain_decimals(refused, client, files, eps):
     address = f"/v1/certify?radius=false&eps={quote(eps)}"
-    refused(client.picture(address, files[0]), 400, "no number for eps")
-    refused(client.post("/v1/certify", json={"images": [PIXELS], "eps": eps}), 400, "no number for eps")
+    refused(client.picture(address, files[0]), 400, "eps must be a number")
+    refused(client.post("/v1/certify", json={"images": [PIXELS], "eps": eps}), 400, "eps must be a number")
 
 
 @pytest.mark.parametrize("eps", ["0.1", ".5", "1.", "+0.25", "1e-3", "1E-3", "8/255"])

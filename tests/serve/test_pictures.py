@@ -67,8 +67,8 @@ def animation(kind):
         (animation("GIF"), 400, "is an animation"),
         (animation("PNG"), 400, "is an animation"),
         (animation("WEBP"), 400, "is an animation"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 400, "no picture that can be read"),
-        (b"P6\n9 9\n255\n" + b"a" * 243, 400, "no picture that can be read"),  # Pillow could, but it was not asked to
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 400, "not a readable picture"),
+        (b"P6\n9 9\n255\n" + b"a" * 243, 400, "not a readable picture"),  # Pillow could, but it was not asked to
     ],
 )
 def test_pictures_that_are_none_or_too_much(refused, client, file, status, said):

@@ -53,12 +53,12 @@ def test_every_claim_of_the_same_weights_holds(claimed):
 def test_they_are_measured_aside_and_not_taken_from_the_run(claimed, tmp_path):
     before = (tmp_path / "run" / "results.json").read_bytes()
     published = read_one(claimed)
-    first = check_claims(published, "run", Which(eps=[0.02], method="ibp"), device="cpu")
+    first = check_claims(published, "run", Which(eps=[0.02], bound="ibp"), device="cpu")
     assert (tmp_path / "run" / "results.json").read_bytes() == before
     (place,) = (tmp_path / "runs" / "again").iterdir()
     assert place.name == published.weights
     again = check_claims(
-        published, "run", Which(eps=[0.02], method="ibp"), device="cpu"
+        published, "run", Which(eps=[0.02], bound="ibp"), device="cpu"
     )  # what is there is not made again
     assert [one.again.seconds for one in again] == [one.again.seconds for one in first]
 
@@ -69,7 +69,7 @@ def test_they_are_measured_aside_and_not_taken_from_the_run(claimed, tmp_path):
 def test_a_tenth_of_a_point_is_tolerated(claimed, metric, by, holds):
     value = getattr(read_one(claimed).evaluations[0], metric)
     changed(claimed, 0, **{metric: value + by})
-    found = check_claims(read_one(claimed), "run", Which(outside=["uniform"], eps=[0.02], method="best"), device="cpu")
+    found = check_claims(read_one(claimed), "run", Which(outside=["uniform"], eps=[0.02], bound="best"), device="cpu")
     (claim,) = found
     assert claim.holds is holds
     assert claim.gaps[metric] == pytest.approx(-by, abs=1e-6)
@@ -80,7 +80,7 @@ def test_a_tenth_of_a_point_is_tolerated(claimed, metric, by, holds):
 @pytest.mark.parametrize("metric", ["fpr95", "gfpr95"])
 def test_rates_at_one_threshold_are_shown_and_not_judged(claimed, metric):
     changed(claimed, 0, **{metric: 0.4321})
-    found = check_claims(read_one(claimed), "run", Which(outside=["uniform"], eps=[0.02], method="best"), device="cpu")
+    found = check_claims(read_one(claimed), "run", Which(outside=["uniform"], eps=[0.02], bound="best"), device="cpu")
     assert found[0].holds
     assert any(cell.startswith("43.2 (") for column in claims_table(found).columns for cell in column.cells)
 
@@ -90,7 +90,7 @@ def test_rates_at_one_threshold_are_shown_and_not_judged(claimed, metric):
 def test_other_images_of_the_same_name_say_nothing_about_a_claim(claimed, kind):
     prints = read_one(claimed).evaluations[0].fingerprints
     changed(claimed, 0, fingerprints=prints | {kind: "0123456789abcdef"}, auc=0.123)
-    first, second = check_claims(read_one(claimed), "run", Which(outside=["uniform"], method="best"), device="cpu")
+    first, second = check_claims(read_one(claimed), "run", Which(outside=["uniform"], bound="best"), device="cpu")
     assert not first.same_images
     assert not first.holds
     assert second.holds
@@ -107,7 +107,7 @@ def test_the_weights_must_be_those_that_were_published(claimed):
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [{"outside": ["svhn"]}, {"eps": [0.3]}, {"method": "crown"}])
 def test_what_was_not_published_cannot_be_checked(claimed, asked):
-    with pytest.raises(ProodError, match=r"there are the sets uniform, faces and radii 0\.02, 0\.05$"):
+    with pytest.raises(ProodError, match=r"choose among the sets uniform, faces and radii 0\.02, 0\.05$"):
         check_claims(read_one(claimed), "run", Which(**asked), device="cpu")
 
 
@@ -124,4 +124,4 @@ def test_on_the_command_line(claimed, prood):
     changed(claimed, 0, fingerprints={})
     code, out, err = prood(*words, "--eps", "0.02", "--out", "uniform")
     assert code == 2
-    assert err.startswith("error: none of these sets has the images here that were published")
+    assert err.startswith("error: no set here has the published images")

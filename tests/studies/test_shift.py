@@ -64,7 +64,7 @@ def test_measure_gives_what_the_scores_give(f, g, inside, outside):
     assert found.auc == pytest.approx(auc(scores, score(images)), abs=1e-9)
     assert found.gauc == pytest.approx(auc(scores, score.upper_bound(images, 0.01)), abs=1e-9)
     assert found.accuracy == (model.predict(dark.floats()) == dark.labels).double().mean().item()
-    wide, loose = measure(model, dark, others, 0.02), measure(model, dark, others, 0.01, method="ibp")
+    wide, loose = measure(model, dark, others, 0.02), measure(model, dark, others, 0.01, bound="ibp")
     assert 0 <= wide.gauc < found.gauc < found.auc
     assert 0 <= loose.gauc < found.gauc
     assert wide.auc == loose.auc == found.auc

@@ -228,19 +228,19 @@ def test_a_setting_for_a_method_is_not_lost_on_a_table_of_its_own() -> None:
 
 def test_a_method_may_be_evaluated_in_its_own_way() -> None:
     recipe = load_recipe("cifar10-fast")
-    assert recipe.evaluate_for("good") == replace(recipe.evaluate, method="ibp")
+    assert recipe.evaluate_for("good") == replace(recipe.evaluate, bound="ibp")
     for method in ("plain", None):
         assert recipe.evaluate_for(method) == recipe.evaluate
-    assert recipe.resolved("good")["evaluate"]["method"] == "ibp"
+    assert recipe.resolved("good")["evaluate"]["bound"] == "ibp"
     assert recipe.with_settings("plain", ["train.epochs=9"]).own_evaluate == recipe.own_evaluate
     changed = recipe.with_settings("good", ["evaluate.method=crown", "evaluate.limit=5"])
-    assert changed.evaluate_for("good") == replace(recipe.evaluate, method="crown", limit=5)
-    assert changed.evaluate.method == "best"
-    for setting in ("evaluate.method=magic", "evaluate.good.method=magic"):
+    assert changed.evaluate_for("good") == replace(recipe.evaluate, bound="crown", limit=5)
+    assert changed.evaluate.bound == "best"
+    for setting in ("evaluate.method=magic", "evaluate.good.bound=magic"):
         with pytest.raises(BadValue, match="'magic'"):
             recipe.with_settings("plain", [setting])
-    with pytest.raises(UnknownName, match=r"'methods'.*\[evaluate.good\].*'method'"):
-        recipe.with_settings("good", ["evaluate.good.methods=ibp"])
+    with pytest.raises(UnknownName, match=r"'bounds'.*\[evaluate.good\].*'bound'"):
+        recipe.with_settings("good", ["evaluate.good.bounds=ibp"])
 
 
 def test_settings_reach_the_augmentation_of_a_method() -> None:
@@ -372,7 +372,7 @@ def test_a_size_may_be_spelled_out() -> None:
         ("networks.referee.name=small", r"unknown key 'referee' in \[networks\]"),
         ("networks.discriminator.size=XXL", r"\[networks.discriminator\]: unknown discriminator size 'XXL': choose"),
         ("networks.discriminator.size=p4 8z fc8", r"\[networks.discriminator\]: the size .* has the word '8z'"),
-        ("networks.discriminator.size=4", "the size of a discriminator is a text"),
+        ("networks.discriminator.size=4", "the size of a discriminator must be a text"),
         ('networks.good={name="certified-classifier", size="S"}', r"\[networks.good\]: unknown classifier size 'S'"),
         ("optimizer.lr=1", "unknown key 'optimizer' in a recipe: it takes modules, data, augment"),
         ("train.seed=1.5", "seed = 1.5 must be of type int"),

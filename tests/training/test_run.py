@@ -189,7 +189,7 @@ def test_a_bit_of_a_checkpoint_that_was_flipped_is_noticed(tmp_path: Path) -> No
 
 
 def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadValue, match="no text in UTF-8"):
+    with pytest.raises(BadValue, match="not valid UTF-8"):
         Run(tmp_path / os.fsdecode(b"bad\xff")).open({"a": 1}, resume=False)
 
 

@@ -108,7 +108,7 @@ def asks_nothing(score: Score, points: Tensor) -> bool:
 
 
 def size_for(count: int, rows: int) -> int:
-    """The rows of the graph for so many points: few sizes, so that few graphs are captured as images settle."""
+    """Rows of the graph for this number of points: few sizes, so that few graphs are captured as images settle."""
     return min(rows, max(SMALLEST, 1 << (count - 1).bit_length()))
 
 

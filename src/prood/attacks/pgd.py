@@ -18,7 +18,7 @@ class PGD(Attack):
     """x ← P(x + α·m) with m ← 0.9·m + ∇s/mean|∇s|, each m scaled to mean|m| = 1.
 
     A step that does not raise the score is undone and α halved, otherwise α grows by a tenth. What points out of the
-    ball is no part of ∇s: it would take its share of the mean, and the pixels that can still move would hardly do so.
+    ball is left out of ∇s: it would take its share of the mean, and the pixels that can still move would hardly do so.
     All starts run together: the point of the ball nearest to grey, `uniform` points of the ball, `gaussian` points
     close to the image, and `blocks` coarse random patterns. A row that has nowhere to climb, on a plateau or at a local
     maximum, or whose step has become tiny, goes on from another such pattern: models that are trained to be flat would

@@ -13,7 +13,7 @@ from prood.errors import BadValue, Diverged, Mismatch
 from prood.models import Score
 
 PATIENCE = 64
-"""On a GPU it is looked only every so many calls whether all scores were numbers: to look means to wait for it."""
+"""Calls between two checks for NaN on a GPU: each check waits for the device."""
 ROWS = 512
 """Points that are scored at once, so that memory does not grow with the number of images and restarts."""
 
@@ -54,7 +54,7 @@ class Search:
         if self.numbers.shape != images.shape[:1] or self.goal.shape != images.shape[:1]:
             raise Mismatch("an attack needs one number and one goal for each image")
         if self.goal.isnan().any():
-            raise Diverged("a goal is not a number: the bound of a model that has diverged is none")
+            raise Diverged("a goal is not a number: the model has diverged and has no bound")
         self.forward = self.backward = 0  # passes of single images
         self._broken, self._unchecked = torch.zeros((), dtype=torch.bool, device=images.device), 0
         self.patience = PATIENCE if images.is_cuda else 1

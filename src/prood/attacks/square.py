@@ -121,7 +121,7 @@ class Squares:
 
 
 def covered(numbers: Tensor, length: int, side: int) -> Tensor:
-    """Which of so many pixels in a line lie in a square, whose place a number in [0, 1) says; one more dimension."""
+    """Which of `count` pixels in a line lie in a square placed by a number in [0, 1); adds a dimension."""
     first = (numbers * (length - side + 1)).long()[..., None]
     pixel = torch.arange(length, device=numbers.device)
     return (pixel >= first) & (pixel < first + side)

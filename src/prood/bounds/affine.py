@@ -147,7 +147,7 @@ def _convolve(layer: nn.Conv2d, x: Tensor, weight: Tensor) -> Tensor:
     """The layer's convolution, padding included, with another weight and no bias."""
     if type(layer)._conv_forward is not nn.Conv2d._conv_forward or "_conv_forward" in vars(layer):
         # Such as one that standardises its weights first: those of |W| would be others than |those of W|.
-        raise UnsupportedLayer(f"{type(layer).__name__} has a convolution of its own: it needs a rule of its own, too")
+        raise UnsupportedLayer(f"{type(layer).__name__} overrides the convolution: give it a bound rule")
     if _is_narrow(layer, x):
         return narrow_convolution(x, weight, layer.stride, cast(Pair, layer.padding))
     return cast(Tensor, layer._conv_forward(x, weight, None))

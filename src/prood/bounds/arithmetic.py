@@ -139,7 +139,7 @@ class _Process:
             self._found = self._found.where(now, self._ours)
 
     def aside(self, count: int) -> None:
-        """So many that were inside without cuDNN no longer need it off, or again if `count` is negative."""
+        """`count` callers no longer need cuDNN switched off; a negative count means that they need it again."""
         if not count:
             return
         with self._lock:

@@ -84,7 +84,7 @@ class Box:
     @classmethod
     def sound_ball(cls, images: Tensor, eps: float | Tensor, *, clip: Clip = (0.0, 1.0)) -> Box:
         """The smallest sound box around the ℓ∞ balls cut to `clip`; as points, the images themselves."""
-        # In float64, with a relative error far below that of float32, and then to the next float32 numbers outside.
+        # In float64, with a relative error far below float32's, and then to the next float32 numbers outside.
         exact = images.double()
         given = torch.as_tensor(_per_image(eps, exact), dtype=exact.dtype, device=images.device)
         # x − ε in float32 takes ε rounded, and where it cancels that is more than the last place of the result.
@@ -185,7 +185,7 @@ def dual_bound(slope: Tensor, room: Tensor, eps: Tensor, norm: Norm) -> Tensor:
     if norm == "l1":
         paid = positive_sum(up((slope - price).clamp(min=0) * room, 4))
         return up(paid + price[:, 0] * eps, 4)
-    # Where the parabola's top lies inside, t²/2λ; else the value at the end, (t − λd/2)·d, in which t > λd: the
+    # Where the parabola's top lies inside, t²/2λ; otherwise the value at the end, (t − λd/2)·d, in which t > λd: the
     # difference is at least t/2, and its rounding error a small multiple of it.
     inside = slope <= price * room
     tops = 0.5 * slope * slope / torch.where(inside, price, 1).clamp_min(torch.finfo(slope.dtype).tiny)

@@ -114,7 +114,7 @@ def _of(value: V, rows: Tensor, count: int) -> V | Tensor:
         return value
     each = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
     if each.numel() not in (1, count):
-        raise BadValue(f"give one number, or one per image: got {each.numel()} for {count} images")
+        raise BadValue(f"expected one number, or one per image: got {each.numel()} for {count} images")
     return each if each.numel() == 1 else each.reshape(-1)[rows.to(each.device)]
 
 
@@ -145,7 +145,8 @@ def _bound(network: nn.Module, box: Box, method: Method, budget: Budget) -> Tens
         output, pullback = interval(network, box), None
     bound = scalar(output.upper)
     if pullback is not None:
-        # Neither choice of the lower slopes wins always: for small radii that of the image, for large ones the middle.
+        # Neither choice of the lower slopes wins always: the image's wins for small radii, the middle one for large
+        # radii.
         linear = torch.minimum(*(concretise(box, pullback, output.radius, middle=middle) for middle in (False, True)))
         bound = linear if method == "crown-ibp" else torch.minimum(linear, bound)
     return finish(output, bound)

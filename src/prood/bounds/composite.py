@@ -48,7 +48,7 @@ class ResidualRule(Rule[Residual]):
             one = pull_body(plane)
             other = pull_shortcut(plane.onto(plane.slope, plane.offset * 0))
             slope, offset = one.slope + other.slope, one.offset + other.offset
-            if box.sound:  # the deployed sum is rounded, and so is that of the slopes
+            if box.sound:  # the deployed sum is rounded, and so is the sum of the slopes
                 deployed = up(2 * UNIT * result.size) + SMALLEST
                 own = up(2 * unit(slope) * slope.abs() * plane.of(box.size)) + SMALLEST
                 offset = offset + positive_sum(plane.slope.abs() * plane.of(deployed)) + positive_sum(own)

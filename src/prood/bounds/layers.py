@@ -36,8 +36,8 @@ class Normalise(nn.Module):
 class BlockedLinear(nn.Linear):
     """A linear layer that adds up in two stages, blocks of about √n inputs first and then the blocks.
 
-    The rounding error of a sum in float32 grows with its length, in whatever order it is formed; that of √n + √n terms
-    is a small fraction of that of n. Only so does a certificate for float32 cost next to nothing. While it is trained,
+    The rounding error of a sum in float32 grows with its length, in whatever order it is formed; √n + √n terms have a
+    small fraction of the error of n. Only so does a certificate for float32 cost next to nothing. While it is trained,
     nothing is certified, and the sum is a single product of matrices.
     """
 

@@ -75,8 +75,8 @@ def checked_radius(eps: float | str, norm: Norm = "linf") -> float:
         radius = math.nan
     if not (math.isfinite(radius) and radius >= 0):
         shown = repr(eps.strip()) if isinstance(eps, str) else eps
-        raise BadValue(f"eps is a radius and not {shown}: write a number that is not negative, such as 0.01 or 8/255")
+        raise BadValue(f"eps must be a radius, not {shown}: write 0, 0.01 or 8/255, for instance")
     if radius > 1 and norm == "linf":
-        advice = f": for so many grey levels write {radius:g}/255" if radius <= 255 else ""
+        advice = f": for grey levels write {radius:g}/255" if radius <= 255 else ""
         raise BadValue(f"eps = {radius:g} is above 1, the whole range of a pixel{advice}")
     return radius

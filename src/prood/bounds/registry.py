@@ -37,8 +37,8 @@ Slopes = Mapping[nn.Module, Tensor]
 class Plane:
     """An affine upper bound of a scalar, per row: scalar ≤ Σ slope · value + offset.
 
-    Where a ReLU leaves a choice of the lower slope it takes that of `slopes`, else the one at the box's anchor or, if
-    the plane says `middle` or there is none, at the middle of the interval. A row belongs to the box of the same
+    Where a ReLU leaves a choice of the lower slope it takes the slope in `slopes`, or the one at the box's anchor or,
+    if the plane says `middle` or there is none, at the middle of the interval. A row belongs to the box of the same
     number, or to the one that `owner` says: that is how many planes pass back through the same boxes.
     """
 
@@ -135,7 +135,7 @@ class Affine(Rule[L]):
     def _inflated(self, layer: L, box: Box) -> Box:
         """A sound box at the price of a plain one: what rounding may add goes through |W| together with the radius.
 
-        A little larger than that of `_through`, which also knows what planes have to pay.
+        A little larger than the result of `_through`, which also knows what planes have to pay.
         """
         size = box.size
         sums = self.sums(layer, (size != 0).to(size.dtype))

@@ -38,7 +38,7 @@ def unit(values: Tensor) -> float:
 
 
 def up(values: Tensor, roundings: int = 1) -> Tensor:
-    """At least the exact result of so many roundings, each of which may have made this value too small.
+    """At least the exact result of this number of roundings, each of which may have made this value too small.
 
     For values ≥ 0; an exact zero stays zero.
     """
@@ -66,7 +66,7 @@ class Sums:
     offset: Tensor | float = 0.0  # |b|, to be broadcast over the outputs
     extra: int = 0  # further relative errors, such as those of the weights, in units of u
     within: Tensor | float = 0.0  # roundings in each of several partial sums whose sizes add up to Σ|wᵢxᵢ| at most
-    stretch: float = 1.0  # partial sums may be so many times larger: an average divides at the end
+    stretch: float = 1.0  # how much larger partial sums may be: an average divides at the end
 
 
 EXACT = Sums(0, 0, torch.zeros(()))
@@ -108,7 +108,7 @@ def errors(sums: Sums, size: Tensor, radius: Tensor, reach: Tensor, centre: Tens
     share = torch.where(small, 0.5, 1.0).to(size.dtype)
     relative = u * (sums.terms * share + each) * (1 + 2 * (sums.fan_out + 8) * ours)
     constant = u * sums.terms * (share * sums.offset + torch.where(small, 0.5 * value, 0))
-    # Not the sums alone: exp(h) may exceed the range of float32 where its input is zero, and ∞·0 is no number.
+    # Not the sums alone: exp(h) may exceed the range of float32 where its input is zero, and ∞·0 is NaN.
     fits = (reach * sums.stretch < LARGEST).flatten(1).all(1) & (sums.weight < LARGEST)  # false for NaN
     fits &= (size < LARGEST).flatten(1).all(1)
     rounding = Rounding(

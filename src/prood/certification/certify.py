@@ -1,6 +1,6 @@
 """Certifying images: pictures by path and image sets by name, into a file of certificates.
 
-What the file holds is not made again, so an interrupted call continues. `prood.scoring` certifies into folders.
+Certificates in the file are reused, so an interrupted call continues. `prood.scoring` certifies into folders.
 """
 
 import math
@@ -27,7 +27,7 @@ Key = tuple[ImageReference, str, float, str, str]
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be proven: in balls of which norm and radii, by which bound, and so many images at a time.
+    """What is to be proven: in balls of which norm and radii, by which bound, and how many images at a time.
 
     With `radius`, `certify_images` also searches how far each image provably stays rejected.
     """
@@ -43,7 +43,7 @@ def own_radius(path: Path | str) -> float:
     """The radius that a model was trained for, which its file states."""
     eps = read_metadata(path).eps
     if eps is None:
-        raise BadValue(f"the file of {path} names no radius: give one with --eps")
+        raise BadValue(f"{path} does not state a radius: give one with --eps")
     return eps
 
 
@@ -59,7 +59,7 @@ def certify(
     again, and where the claim is lower than what is found, what is returned is what was found.
     """
     if request.method == "auto" and out is not None:
-        raise BadValue("bounds by auto are for one threshold: choose alpha-crown, crown or bab for a file of them")
+        raise BadValue("bounds by auto hold for one threshold only: choose alpha-crown, crown or bab for certificates")
     work = _Work(detector, ModelReference(str(path), file_sha256(model_path(path))), images, request)
     places = range(len(images))
     if out is None:
@@ -134,7 +134,7 @@ class _Work:
             for place, value in zip(group, values, strict=True):
                 if value > claims[place].bound:
                     name = self.images.name(place)
-                    raise Refuted(f"a certificate of {name} in {out} is below what the model says of it: remove it")
+                    raise Refuted(f"a certificate of {name} in {out} is below the model's own value: remove it")
 
     def contradicts(self, one: Certificate) -> bool:
         """Whether it says what does not follow from its bound. About another model, only that one's file can tell."""

@@ -32,10 +32,10 @@ class Claim(NamedTuple):
     def certificate(self) -> Certificate:
         try:
             if len(self.line) > LONGEST:
-                raise ValueError(f"it has more than {LONGEST:,} bytes, which are the most that are read")
+                raise ValueError(f"it has more than {LONGEST:,} bytes, the most that Prood reads")
             return Certificate.from_json(self.line.decode())
         except ValueError as error:
-            raise Damaged(f"{self.place} is no certificate: {error}") from None
+            raise Damaged(f"{self.place} is not a certificate: {error}") from None
 
 
 class File(ABC):

@@ -66,7 +66,7 @@ class Certificate:
     digest: str = field(default="", compare=False)  # as read from a file, of all the rest
 
     def to_json(self) -> str:
-        """One line in ASCII, for a file's name may be bytes that are no text; floats read back as the same floats."""
+        """One line in ASCII, for a file's name may be bytes other than text; floats read back as the same floats."""
         return json.dumps(asdict(replace(self, digest=self._digest())), allow_nan=False)
 
     @property
@@ -84,7 +84,7 @@ class Certificate:
         """A ValueError says what is wrong with the text."""
         values = json_of(text, object_pairs_hook=_once)
         if not isinstance(values, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         if _checked("format", values.get("format"), int) > FORMAT:
             raise ValueError(f"it was written by Prood {values.get('version')} in a newer format: update Prood")
         certificate: Self = _checked("text", values, cls)
@@ -120,14 +120,14 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     if kind is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:  # false for NaN
         return float(value)
     if kind is str and type(value) is str and not _is_name(value):
-        raise ValueError(f"its {name} is {value!r:.40}, which is no text of at most 4,096 letters")
+        raise ValueError(f"its {name} is {value!r:.40}, not a text with at most 4,096 letters")
     if (kind is str and type(value) is str) or (kind is int and type(value) is int and 0 <= value < 2**53):
         return value
     raise ValueError(f"its {name} is {value!r:.40}, not {_KINDS.get(kind, 'an object')}")
 
 
 def _is_name(text: str) -> bool:
-    """Whether it may be the name of a file. Bytes that are no text are surrogates in it, and others never are."""
+    """Whether it may be the name of a file. Bytes other than text are surrogates in it, and nothing else is."""
     try:
         return len(text) <= 4096 and "\0" not in text and isinstance(os.fsencode(text), bytes)
     except UnicodeEncodeError:
@@ -138,7 +138,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of a key that stands there twice, one reader takes the first value and another the last."""
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return values
 
 

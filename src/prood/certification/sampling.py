@@ -6,8 +6,8 @@ confirmed. If K of all N could not be confirmed, x is hypergeometric. For x = 0
     P(x = 0) = C(N − K, n)/C(N, n) = Πᵢ (1 − K/(N − i)) ≤ (1 − K/N)ⁿ,
 
 so with the level c (0.99), K/N ≤ 1 − (1 − c)^(1/n) but for a chance of 1 − c over the draw. In general the limit is
-that of Clopper and Pearson (1934), the p at which P(Binomial(n, p) ≤ x) = 1 − c. Below the mean, the tail of the
-hypergeometric distribution is no heavier than that of the binomial one (Uhlmann 1966), so it holds without replacement
+the limit of Clopper and Pearson (1934), the p at which P(Binomial(n, p) ≤ x) = 1 − c. Below the mean, the tail of the
+hypergeometric distribution does not exceed the binomial one's (Uhlmann 1966), so it holds without replacement
 as well. A certificate that is wrong is never confirmed: the limit covers all that are wrong.
 
 The draw must not be known to whoever made the files: a seed is fresh unless it is given.
@@ -32,7 +32,7 @@ class Sample:
 
     def __post_init__(self) -> None:
         if (self.size is None) == (self.at_most is None):
-            raise BadValue("give --sample or --at-most: one follows from the other")
+            raise BadValue("--sample and --at-most exclude each other: give one of them")
         for name, value in (("at-most", self.at_most), ("level", self.level)):
             if value is not None and not 0 < value < 1:
                 raise BadValue(f"{name} is a share between 0 and 1, 0.001 for 0.1%, not {value}")

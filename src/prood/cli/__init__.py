@@ -18,9 +18,11 @@ from prood.cli.combining import combine
 from prood.cli.committee import committee
 from prood.cli.data import data
 from prood.cli.deploying import serve
+from prood.cli.examples import EXAMPLES, add_examples
 from prood.cli.exporting import export
 from prood.cli.guarding import guard, init
 from prood.cli.measuring import asymptotics, compare, evaluate
+from prood.cli.options import formerly
 from prood.cli.predicting import predict
 from prood.cli.proving import certify
 from prood.cli.reproduce import reproduce
@@ -31,50 +33,50 @@ from prood.cli.verifying import verify
 from prood.errors import ProodError, ProodWarning
 from prood.version import __version__
 
+GUARD, COMPARE = "Guard a classifier", "Train and compare"
+
 
 class _Root(TyperGroup):
-    """The commands, with one line of help about completion: who needs --show-completion finds it in the guide."""
+    """The commands in two panels. The usage line names the general options, so that everything fits on one screen."""
 
     def get_params(self, ctx: Any) -> Any:
-        found = super().get_params(ctx)
-        for param in found:
-            if param.name == "show_completion":
-                param.hidden = True  # type: ignore[attr-defined]  # as options are
-        return found
+        params = super().get_params(ctx)
+        for param in params:
+            param.hidden = True  # type: ignore[attr-defined]  # options have it
+        return params
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        order = list(dict.fromkeys(words.split()[0] for words in EXAMPLES))
+        return sorted(super().list_commands(ctx), key=[*order, *super().list_commands(ctx)].index)
 
 
 app = typer.Typer(
     cls=_Root,
     help="Image classifiers that say “I don't know”, with a proof.",
+    options_metavar="[--version|--install-completion]",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(guard)
-app.command()(init)
-app.command()(quickstart)
-app.command()(recipes)
-app.command(cls=ListsMethods)(train)
-for one in (
-    committee,
-    combine,
-    calibrate,
-    evaluate,
-    report,
-    results,
-    compare,
-    predict,
-    certify,
-    score,
-    asymptotics,
-    verify,
-    serve,
-    export,
-    info,
-):
-    app.command()(one)
-app.command("wrap", hidden=True)(combine)  # its former name
-app.add_typer(reproduce, name="reproduce")
-app.add_typer(data, name="data")
+promise, bound = formerly(tpr="accept", confidence="level"), formerly(method="bound")
+compared, far = formerly(method="bound", in_="inside"), formerly(guard="far-penalty", out="outside", in_="inside")
+for one in (quickstart, guard, init, predict, calibrate, verify, score, serve, export):
+    app.command(rich_help_panel=GUARD)(one)
+app.command(rich_help_panel=GUARD, context_settings=promise)(combine)
+app.command(rich_help_panel=GUARD, context_settings=bound)(certify)
+for other in (recipes, committee, report, info):
+    app.command(rich_help_panel=COMPARE)(other)
+app.command(cls=ListsMethods, rich_help_panel=COMPARE)(train)
+app.command(rich_help_panel=COMPARE, context_settings=formerly(method="bound", out="outside", in_="inside"))(evaluate)
+app.command(rich_help_panel=COMPARE, context_settings=compared)(compare)
+app.add_typer(data, name="data", rich_help_panel=COMPARE)
+app.add_typer(reproduce, name="reproduce", rich_help_panel=COMPARE)
+reproduce.command("asymptotics", context_settings=far)(asymptotics)
+reproduce.command("pages")(results)
+# Former names:
+app.command("wrap", hidden=True, context_settings=promise)(combine)
+app.command("asymptotics", hidden=True, context_settings=far)(asymptotics)
+app.command("results", hidden=True)(results)
+add_examples(app)
 
 
 def _version(value: bool) -> None:

@@ -14,44 +14,44 @@ from prood.errors import BadValue
 if TYPE_CHECKING:
     from prood.studies.thresholds import Threshold
 
-# Of the commands that make a joint model.
+# For commands that make a joint model.
 Calibrate = Annotated[
     str | None,
-    Option("--calibrate", metavar="SET", help="Set the threshold from these in-distribution images, not trained on."),
+    Option("--calibrate", metavar="SET", help="Set the threshold from these held-out in-distribution images."),
 ]
 Accept = Annotated[
-    float | None, Option("--accept", help="Share of the in-distribution to accept, at least. Default: 0.95.")
+    float | None, Option("--accept", help="Minimum share of the in-distribution to accept. Default: 0.95.")
 ]
-Level = Annotated[float | None, Option("--level", help="Confidence of that guarantee. Default: 0.95.")]
+Level = Annotated[float | None, Option("--level", help="Confidence in that share. Default: 0.95.")]
 Provable = Annotated[
     str | None,
     Option(
-        "--provable", metavar="SHARE|default|strong", help="Share of the false rejections that g spends. Default: none."
+        "--provable", metavar="SHARE|default|strong", help="Share of the false rejections given to g. Default: none."
     ),
 ]
 Outside = Annotated[
     list[str] | None,
-    Option("--outside", metavar="SET,…", help="Outliers that --provable default or strong is fitted against."),
+    Option("--outside", metavar="SET,…", help="Outliers against which --provable default or strong is fitted."),
 ]
 
 
 def threshold_for(
     calibrate: str | None, accept: float | None, level: float | None, provable: str | None, outside: list[str] | None
 ) -> Threshold | None:
-    """What these options ask for, and nothing without --calibrate."""
+    """The threshold that these options ask for; None without --calibrate."""
     from prood.studies.thresholds import Asked, Outliers, Threshold
 
     if calibrate is None:
         given = {"--accept": accept, "--level": level, "--provable": provable, "--outside": outside}
         if unused := [name for name, value in given.items() if value]:
-            raise BadValue(f"{unused[0]} is about a threshold: name the images for it with --calibrate SET")
+            raise BadValue(f"{unused[0]} needs a calibration: name its images with --calibrate SET")
         return None
     asked = Asked(0.95 if accept is None else accept, 0.95 if level is None else level, provable)
     return Threshold(calibrate, asked, Outliers(separated(outside)))
 
 
 def set_threshold(wanted: Threshold | None, run: Path, device: str | None = None) -> None:
-    """Calibrate the model in a run that was just made, and say so."""
+    """Calibrate the model in a new run, and print its threshold."""
     if wanted is not None:
         found = wanted.set(run, device)
         if found.accuracy is not None:
@@ -61,27 +61,28 @@ def set_threshold(wanted: Threshold | None, run: Path, device: str | None = None
 
 def calibrate(
     model: JointModel,
-    images: Annotated[str, Argument(metavar="SET", help="In-distribution images that the model was not trained on.")],
+    images: Annotated[str, Argument(metavar="SET", help="Held-out in-distribution images.")],
     accept: Annotated[
-        float | None, Option(help="Share of the in-distribution to accept, e.g. 0.95. Default: print, change nothing.")
+        float | None,
+        Option(help="Share of the in-distribution to accept, e.g. 0.95. Default: print the table, change nothing."),
     ] = None,
     provable: Annotated[
         str | None,
-        Option(metavar="SHARE|default|strong", help="Share of the false rejections that g spends. Default: as it is."),
+        Option(metavar="SHARE|default|strong", help="Share of the false rejections given to g. Default: keep it."),
     ] = None,
-    level: Annotated[float, Option(help="Confidence of the guarantee.")] = 0.95,
-    outside: Annotated[list[str] | None, Option(metavar="SET,…", help="Outliers to show the price on.")] = None,
-    eps: Annotated[float | None, Option(help="Radius of the proofs. Default: the one of training.")] = None,
-    limit: Annotated[int, Option(help="Images of each set outside.", min=1)] = 1000,
-    out: Annotated[Path | None, Option(help="Folder for the calibrated model. Default: the model's own.")] = None,
+    level: Annotated[float, Option(help="Confidence in the share that is accepted.")] = 0.95,
+    outside: Annotated[list[str] | None, Option(metavar="SET,…", help="Outliers for the table of prices.")] = None,
+    eps: Annotated[float | None, Option(help="Radius of the proofs. Default: the radius of training.")] = None,
+    limit: Annotated[int, Option(help="Images from each set of outliers.", min=1)] = 1000,
+    out: Annotated[Path | None, Option(help="Folder for the calibrated model. Default: the model's folder.")] = None,
     device: Device = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Set the threshold from your own images, and how much of the rejections must be provable.
+    """Set the threshold from your own images.
 
-    With --outside, a table shows what proofs cost: at several acceptances, the share of the images outside that is
-    rejected and provably rejected, for several shares that g may spend. The points `default` and `strong` cost at most
-    1.5 and 5 points of false positives there. Choose a point with --accept and --provable.
+    With --outside, a table shows what proofs cost: for each share accepted and each share of the false rejections given
+    to g, how many outliers are rejected and provably rejected. Choose a row with --accept and --provable. The points
+    `default` and `strong` cost at most 1.5 and 5 points of false positives.
     """
     from prood.studies.thresholds import Asked, Outliers, calibrate_model
 

@@ -9,17 +9,22 @@ from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, s
 from prood.cli.options import Device, Discriminator, Prior, TrustCode
 from prood.errors import BadValue
 
-# Also of 'prood guard'.
-Classes = Annotated[Path | None, Option(metavar="FILE", help="Names of the classifier's classes: one a line, or JSON.")]
-Weights = Annotated[Path | None, Option(metavar="FILE.safetensors", help="For torchvision:NAME and timm:NAME.")]
-Mean = Annotated[
-    str | None, Option(metavar="M,…", help="Subtracted from pixels in [0, 1]. Default: what the classifier says.")
+# Shared with 'prood guard'.
+Classes = Annotated[
+    Path | None, Option(metavar="FILE", help="File with the names of the classes: one per line, or a JSON list.")
 ]
-Std = Annotated[str | None, Option(metavar="S,…", help="And divided by. Default: what the classifier says.")]
-Output = Annotated[str | None, Option(help="Which of several outputs: a name or a number.")]
+Weights = Annotated[Path | None, Option(metavar="FILE.safetensors", help="Weights for torchvision:NAME or timm:NAME.")]
+Mean = Annotated[
+    str | None,
+    Option(metavar="M,…", help="Mean of each channel, subtracted from pixels in [0, 1]. Default: the classifier's."),
+]
+Std = Annotated[
+    str | None, Option(metavar="S,…", help="Standard deviation of each channel. Default: the classifier's.")
+]
+Output = Annotated[str | None, Option(help="Name or number of the output with the logits. Default: the only output.")]
 Probabilities = Annotated[
     bool | None,
-    Option("--probabilities/--logits", help="What the classifier returns. Default: seen from a few images."),
+    Option("--probabilities/--logits", help="What the classifier returns. Default: inferred from a few images."),
 ]
 
 
@@ -27,29 +32,36 @@ def combine(
     classifier: Annotated[
         str | None,
         Argument(
-            help="A run, torchvision:resnet50, timm:resnet18.a1_in1k, hf:FOLDER-OR-NAME, model.onnx, model.pt2 or "
-            "model.pt (TorchScript)."
+            help="Run, torchvision:NAME, timm:NAME, hf:FOLDER-OR-NAME, model.onnx, model.pt2 or model.pt (TorchScript)."
         ),
     ] = None,
     *,
     discriminator: Discriminator,
     run: Annotated[Path, Option(help="Folder for the joint model.")],
-    shift: Annotated[float | None, Option(help="Δ, added to g: larger trusts the classifier more.")] = None,
+    shift: Annotated[
+        float | None, Option(help="Δ, which is added to g: a larger one trusts the classifier more.")
+    ] = None,
     prior: Prior = None,
     classes: Classes = None,
     weights: Weights = None,
     image: Annotated[
         str | None,
-        Option(metavar="CxHxW", help="Images of the classifier: 224, 3x224x224 … Default: what it says."),
+        Option(metavar="CxHxW", help="Size of the classifier's images: 224, 3x224x224 … Default: as its file states."),
     ] = None,
     resize: Annotated[
-        str | None, Option(metavar="SIDE", help="Before the centre is cut out: 256 (shorter side) or 256x256.")
+        str | None,
+        Option(
+            metavar="SIDE",
+            help="Size before the centre crop: 256 (shorter side) or 256x256. Default: the classifier's.",
+        ),
     ] = None,
-    interpolation: Annotated[str | None, Option(help="bilinear, bicubic or nearest.")] = None,
+    interpolation: Annotated[
+        str | None, Option(help="Interpolation: bilinear, bicubic or nearest. Default: the classifier's.")
+    ] = None,
     mean: Mean = None,
     std: Std = None,
     joint_image: Annotated[
-        str | None, Option(metavar="CxHxW", help="Images of the joint model. Default: the classifier's.")
+        str | None, Option(metavar="CxHxW", help="Size of the joint model's images. Default: the classifier's.")
     ] = None,
     output: Output = None,
     probabilities: Probabilities = None,
@@ -59,18 +71,16 @@ def combine(
     provable: Provable = None,
     outside: Outside = None,
     former: Annotated[str | None, Option("--classifier", hidden=True, help="The former way to name it.")] = None,
-    tpr: Annotated[float | None, Option(hidden=True, help="The former name of --accept.")] = None,
-    confidence: Annotated[float | None, Option(hidden=True, help="The former name of --level.")] = None,
     device: Device = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Put a discriminator beside a classifier, without further training (ProoD-S).
+    """Put a trained discriminator beside a classifier (ProoD-S).
 
-    The joint model takes the classifier's images and resizes, cuts and normalises them as the classifier wants. A
-    discriminator for smaller images averages squares of pixels. ε and certificates are about the images as they come. A
-    classifier that is a file is copied into the folder, and checked by its hash when it is loaded. TorchScript files
-    are programs: they need --trust-code, wherever the run is used. With --calibrate the model gets its threshold, as by
-    'prood calibrate'. See docs/wrap.md.
+    The joint model resizes, crops and normalises images as the classifier needs. A discriminator for smaller images
+    averages blocks of pixels. ε and certificates refer to the images before these changes.
+
+    Prood copies a classifier's file into the folder, and checks its hash when it loads the model. TorchScript files are
+    programs: every command that uses the run needs --trust-code. See docs/wrap.md.
     """
     from prood import training
     from prood.models import WrapOptions
@@ -79,10 +89,12 @@ def combine(
 
     name = former if classifier is None else classifier
     if name is None:
-        raise BadValue("name the classifier: a run, a file or a package's model, as in 'prood combine model.onnx'")
+        raise BadValue(
+            "the classifier is missing: name a run, a file or a package's model, as in 'prood combine model.onnx'"
+        )
     chosen = choice_of_shift(shift, prior)
     if chosen is None:
-        raise BadValue("a joint model needs its Δ: give --shift, or --prior and it follows from that")
+        raise BadValue("the joint model needs its Δ: give --shift, or --prior, which determines it")
     options = WrapOptions(
         image=None if image is None else shape_of(image),
         resize=None if resize is None else _side(resize),
@@ -95,7 +107,6 @@ def combine(
         joint_image=None if joint_image is None else shape_of(joint_image),
         classes=None if classes is None else read_classes(classes),
     )
-    accept, level = (tpr if accept is None else accept), (confidence if level is None else level)
     threshold = threshold_for(calibrate, accept, level, provable, outside)
     if threshold is not None:
         threshold.check(discriminator)
@@ -107,14 +118,14 @@ def combine(
 
 
 def _show(made: Any, discriminator: Path) -> None:
-    """What a look at somebody else's classifier told, and which images the joint model takes."""
+    """Print what Prood inferred about a foreign classifier, and the size of the joint model's images."""
     from prood.models import load
     from prood.models.wrapped import Wrapped
 
     if isinstance(made.classifier, Wrapped):
         facts = made.classifier.facts
         kind = "probabilities" if facts.probabilities else "logits"
-        print(f"classifier: {facts.kind}, {kind} of {facts.classes} classes; takes {facts.preprocessing}")
+        print(f"classifier: {facts.kind}, {kind} for {facts.classes} classes; takes {facts.preprocessing}")
     image, own = made.discriminator.image, load(discriminator)[0]
     factor = image[1] // getattr(own, "image", image)[1]
     averages = f", of which the discriminator averages {factor}×{factor} pixels" if factor > 1 else ""
@@ -133,7 +144,7 @@ def _side(text: str) -> int | tuple[int, int]:
 
 
 def _sides(text: str, counts: tuple[int, int], example: str) -> list[int]:
-    """So many whole numbers, with an x between them."""
+    """Whole numbers separated by x; `counts` says how many there may be."""
     try:
         sides = [int(side) for side in text.lower().replace("×", "x").split("x")]
     except ValueError:
@@ -144,7 +155,7 @@ def _sides(text: str, counts: tuple[int, int], example: str) -> list[int]:
 
 
 def numbers(text: str | None) -> tuple[float, ...] | None:
-    """Numbers with commas between them."""
+    """Numbers separated by commas."""
     try:
         return None if text is None else tuple(float(number) for number in text.split(","))
     except ValueError:

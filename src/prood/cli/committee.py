@@ -10,21 +10,25 @@ from prood.errors import BadValue
 
 
 def committee(
-    discriminator: Annotated[list[Path], Option(help="Run or file of a trained discriminator; give two or more.")],
+    discriminator: Annotated[
+        list[Path], Option(help="Run or file with a trained discriminator. Give this option two or more times.")
+    ],
     inside: Annotated[
-        str, Option(metavar="SET", help="In-distribution images that no member was trained on, 100 or more.")
+        str,
+        Option(metavar="SET", help="At least 100 in-distribution images, held out from the training of every member."),
     ],
     run: Annotated[Path, Option(help="Folder for the committee.")],
     share: Annotated[
         list[str] | None,
-        Option(metavar="SHARE,…", help="Each member's share of the false rejections, summing to 1. Default: equal."),
+        Option(metavar="SHARE,…", help="Share of the false rejections for each member; they sum to 1. Default: equal."),
     ] = None,
     device: Device = None,
 ) -> None:
-    """Make one discriminator of several: it rejects what any of them rejects, and one proof is enough.
+    """Make one discriminator from several.
 
-    The images put the members on one scale: where the share q of them may be rejected, each member rejects its share of
-    q. The folder is used like every discriminator's: --discriminator RUN.
+    It rejects what any member rejects, and a proof by one member is enough. The images put the members on one scale: if
+    a share q of them may be rejected, each member rejects its part of q. Use the result like any discriminator:
+    --discriminator RUN.
     """
     from prood.studies.committees import make_committee
 

@@ -20,9 +20,11 @@ from prood.errors import Damaged, ProodError
 if TYPE_CHECKING:
     from prood.data import Source
 
-data = typer.Typer(help="Image sets: what there is, and getting, checking and looking at it.", no_args_is_help=True)
+data = typer.Typer(
+    help="List, download, check and preview image sets.", no_args_is_help=True, options_metavar="[OPTIONS]"
+)
 
-Names = Annotated[list[str], Argument(metavar="NAME…", help="Image sets; 'prood data list' shows them.")]
+Names = Annotated[list[str], Argument(metavar="NAME…", help="Names of image sets, as 'prood data list' shows them.")]
 
 
 class Way(StrEnum):
@@ -31,8 +33,8 @@ class Way(StrEnum):
 
 
 @data.command("list")
-def list_sets(as_json: Annotated[bool, Option("--json", help="For programs.")] = False) -> None:
-    """All image sets: what they are, how big, under which licence, and whether they are here."""
+def list_sets(as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False) -> None:
+    """List all image sets with their size, their licence, and whether they are here."""
     from prood.data import names
     from prood.data.catalog import FOLDER_VARIABLE, data_folder
 
@@ -62,11 +64,16 @@ def fetch(
     sets: Names,
     way: Annotated[
         Way | None,
-        Option("--from", help="Else the web, and npm for a set that is there too if the web cannot be reached."),
+        Option("--from", help="Where to download from. Default: the web, then npm if the web cannot be reached."),
     ] = None,
-    again: Annotated[bool, Option("--again", help="Also if it is there; the old one stays until then.")] = False,
+    again: Annotated[
+        bool, Option("--again", help="Download again; keep the old copy until the new one is complete.")
+    ] = False,
 ) -> None:
-    """Download image sets, check and unpack them. What was interrupted continues with the same command."""
+    """Download, check and unpack image sets.
+
+    The same command continues an interrupted download.
+    """
     from prood.data.fetch import fetch as get
 
     console = Console(emoji=False)
@@ -76,11 +83,12 @@ def fetch(
 
 @data.command()
 def check(
-    sets: Names, everything: Annotated[bool, Option("--all", help="Read all images of sets above 200,000.")] = False
+    sets: Names,
+    everything: Annotated[bool, Option("--all", help="Read every image of sets above 200,000 images, too.")] = False,
 ) -> None:
-    """Read image sets, and compare counts, means and standard deviations with what is published.
+    """Read image sets, and compare counts, means and standard deviations with published ones.
 
-    ✓ as published, ✗ not so, · nothing to compare with. Sets above 200,000 images are sampled.
+    ✓ equals the published value, ✗ differs, · has no published value. Sets above 200,000 images are sampled.
     """
     from prood.data import find
     from prood.data.check import check as measure
@@ -91,21 +99,22 @@ def check(
     if wrong:
         public = any(find(name).public for name in wrong)
         hint = "; 'prood data fetch NAME --again' replaces a public set" if public else ""
-        raise Damaged(f"not what it should be: {', '.join(wrong)}{hint}")
+        raise Damaged(f"these sets differ from the published ones: {', '.join(wrong)}{hint}")
 
 
 @data.command()
 def preview(
-    name: Annotated[str, Argument(help="An image set, with its split: cifar10:test, npz:PATH, smooth …")],
-    count: Annotated[int, Option(help="How many images.", min=1)] = 100,
-    seed: Annotated[int, Option(help="Of the choice.", min=0)] = 0,
-    out: Annotated[Path | None, Option(metavar="FILE.png", help="Else named as the set.")] = None,
-    scale: Annotated[int | None, Option(help="Enlarge by this; else to about 1,000 pixels.", min=1, max=64)] = None,
-    like: Annotated[
-        str | None, Option(metavar="NAME", help="A set whose image size noise and photographs take.")
+    name: Annotated[str, Argument(help="Image set with its split: cifar10:test, npz:PATH, smooth …")],
+    count: Annotated[int, Option(help="Number of images.", min=1)] = 100,
+    seed: Annotated[int, Option(help="Seed for the choice of images.", min=0)] = 0,
+    out: Annotated[Path | None, Option(metavar="FILE.png", help="File to write. Default: NAME.png.")] = None,
+    scale: Annotated[
+        int | None,
+        Option(help="Whole factor to enlarge by. Default: until the sheet is about 1,000 pixels wide.", min=1, max=64),
     ] = None,
+    like: Annotated[str | None, Option(metavar="NAME", help="Image set whose size generated images take.")] = None,
 ) -> None:
-    """Draw a sheet of images."""
+    """Draw a sheet of images from a set."""
     from prood.data.preview import preview as draw
 
     print(f"wrote {draw(name, out, count=count, seed=seed, scale=scale, like=like)}")
@@ -131,7 +140,7 @@ def _row(source: Source) -> dict[str, Any]:
 
 
 def _own(source: Source, folder: Path) -> str:
-    """How many images a set of the user's own has, too, unless a sheet of it is damaged."""
+    """The description of a user's own set, with the number of its images unless a sheet is damaged."""
     from prood.data.formats.mosaic import about_count
 
     try:

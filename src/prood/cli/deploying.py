@@ -1,4 +1,4 @@
-"""prood serve: models in use"""
+"""prood serve RUN…"""
 
 from __future__ import annotations
 
@@ -21,48 +21,54 @@ if TYPE_CHECKING:
 
 def serve(
     runs: JointModels,
-    host: Annotated[str, Option(help="Address to listen on; the default is reached from this machine only.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
+    host: Annotated[str, Option(help="Address to listen on. Only this machine reaches 127.0.0.1.")] = ("127.0.0.1"),
+    port: Annotated[int, Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
     token_file: Annotated[
-        Path | None, Option(help="Ask for the bearer token in this file; else that in $PROOD_TOKEN, if set.")
+        Path | None, Option(help="File with the bearer token that requests need. Default: $PROOD_TOKEN, if set.")
     ] = None,
     admin_token_file: Annotated[
         Path | None,
-        Option(help="Bearer token that loads and unloads models. Default: $PROOD_ADMIN_TOKEN; without it, nobody may."),
+        Option(
+            help="File with the bearer token for loading and unloading models. Default: $PROOD_ADMIN_TOKEN, if set."
+        ),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, Option(help="Another name by which the service may be called; may be repeated.")
+        list[str] | None, Option(help="Additional host name that requests may use. Repeatable.")
     ] = None,
-    name: Annotated[str | None, Option(help="The model's name in /v2; else that of its folder.")] = None,
-    threshold: Annotated[float | None, Option(help="Reject below this confidence; else the model's own.")] = None,
-    batch: Annotated[int, Option(help="Images of one forward pass; 1 gathers nothing.", min=1)] = 64,
-    wait_ms: Annotated[float, Option(help="How long a request waits for others.", min=0)] = 5.0,
-    deadline_s: Annotated[float, Option(help="Seconds of a request, with all that waits before it.", min=1)] = 60.0,
-    body_bytes: Annotated[int, Option(help="Size of a request.", min=1)] = 8 * 2**20,
-    pixels: Annotated[int, Option(help="Size of a picture.", min=1)] = 25_000_000,
-    images: Annotated[int, Option(help="Pictures of a request.", min=1)] = 32,
-    attack_steps: Annotated[int, Option(help="Steps of an attack.", min=1)] = 200,
-    rate: Annotated[float, Option(help="Requests a second of one client; 0: no limit.", min=0)] = 0.0,
-    body_s: Annotated[float, Option(help="Seconds to send a request.", min=0.1)] = 30.0,
+    name: Annotated[str | None, Option(help="Name of the model in /v2. Default: its folder's name.")] = None,
+    threshold: Annotated[
+        float | None, Option(help="Reject below this confidence. Default: the model's threshold.")
+    ] = None,
+    batch: Annotated[int, Option(help="Maximum images in a forward pass; 1 never groups requests.", min=1)] = 64,
+    wait_ms: Annotated[
+        float, Option(help="Milliseconds that a request waits for others to share its pass.", min=0)
+    ] = 5.0,
+    deadline_s: Annotated[float, Option(help="Maximum seconds for a request, including its wait.", min=1)] = 60.0,
+    body_bytes: Annotated[int, Option(help="Maximum bytes in a request.", min=1)] = 8 * 2**20,
+    pixels: Annotated[int, Option(help="Maximum pixels in a picture.", min=1)] = 25_000_000,
+    images: Annotated[int, Option(help="Maximum pictures in a request.", min=1)] = 32,
+    attack_steps: Annotated[int, Option(help="Maximum steps of an attack.", min=1)] = 200,
+    rate: Annotated[float, Option(help="Maximum requests per second from one client; 0 sets no limit.", min=0)] = 0.0,
+    body_s: Annotated[float, Option(help="Maximum seconds for sending a request.", min=0.1)] = 30.0,
     grace_s: Annotated[
-        float, Option(help="Seconds after SIGTERM in which it is not ready and still takes requests.", min=0)
+        float, Option(help="Seconds after SIGTERM during which the service reports not ready but still answers.", min=0)
     ] = 3.0,
-    drain_s: Annotated[float, Option(help="Seconds from SIGTERM to the end, at most.", min=1)] = 30.0,
-    threads: Annotated[int | None, Option(help="Processor cores for the model; else all.", min=1)] = None,
+    drain_s: Annotated[float, Option(help="Maximum seconds from SIGTERM to the end.", min=1)] = 30.0,
+    threads: Annotated[int | None, Option(help="Processor cores for the model. Default: all.", min=1)] = None,
     device: Device = None,
     trust_code: TrustCode = False,
-    access_log: Annotated[bool, Option(help="Log as JSON, with a line for every request.")] = False,
+    access_log: Annotated[bool, Option(help="Log in JSON, one line per request.")] = False,
     monitor: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Keep what each model's monitor has seen in FOLDER/NAME.json.")
+        Path | None, Option(metavar="FOLDER", help="Folder for the state of each model's monitor. Default: no monitor.")
     ] = None,
 ) -> None:
-    """Serve one detector or several over HTTP, with a page to try it: predict, certify, attack.
+    """Serve models over HTTP, with a page to try them.
 
-    Several models are given as NAME=RUN; requests that name none go to the first. SIGHUP reads all of them again.
-    Requests that come together share a forward pass. ctrl-C or SIGTERM finishes what was accepted. Beyond this machine
-    (--host 0.0.0.0) use a token, and a proxy that speaks TLS. docs/serving.md has the addresses and the limits.
+    Give several models as NAME=RUN; requests without a name go to the first. SIGHUP reloads all models. Requests that
+    arrive together share a forward pass. Ctrl-C or SIGTERM finishes accepted requests, then stops.
+
+    If other machines can reach the service (--host 0.0.0.0), use a token, and a proxy that speaks TLS.
+    docs/serving.md lists addresses and limits.
     """
     from prood.serve import check_packages
 
@@ -77,7 +83,7 @@ def serve(
     cores = os.cpu_count() or 1
     if threads is not None:
         if threads > cores:  # thousands end the process inside torch
-            raise BadValue(f"--threads {threads} is more than this machine's {cores} cores: give {cores} or fewer")
+            raise BadValue(f"--threads {threads} exceeds this machine's {cores} cores: give {cores} or fewer")
         torch.set_num_threads(threads)
     options = Options(
         batch=batch,
@@ -102,7 +108,7 @@ def serve(
         for own, run in server.named(runs, name).items()
     }
     if threshold is not None and len(sources) > 1:
-        raise BadValue("--threshold is for one model: calibrate each of several with 'prood calibrate'")
+        raise BadValue("--threshold applies to one model only: calibrate each of several with 'prood calibrate'")
     app = Application(options)
     for source in sources.values():
         app.house.add(*source())
@@ -113,7 +119,7 @@ def serve(
 
 
 def _source(run: str, name: str, device: str, threshold: float | None) -> Source:
-    """How a model is read, at the start and again."""
+    """A function that reads the model, at the start and at every reload."""
     from prood.certification.certify import certifier
     from prood.serve import server
 
@@ -128,7 +134,7 @@ def _source(run: str, name: str, device: str, threshold: float | None) -> Source
 
 
 def _price(run: str, threshold: float | None) -> tuple[dict[str, float | None], ...]:
-    """What the model's evaluations say about this threshold; damaged ones say nothing."""
+    """The price of proof at this threshold by the model's evaluations; damaged files are skipped."""
     from prood.errors import ProodError
     from prood.evaluation.price import at_threshold, priced
 

@@ -14,45 +14,42 @@ if TYPE_CHECKING:
 
 def export(
     run: JointModel,
-    file: Annotated[
-        Path, Argument(metavar="FILE.onnx|FOLDER", help="Where to write; with --vnnlib a folder, which must be new.")
-    ],
-    opset: Annotated[int, Option(help="Version of the operator set, 18 to 21.")] = 20,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace what an export wrote there.")] = False,
+    file: Annotated[Path, Argument(metavar="FILE.onnx|FOLDER", help="File to write; with --vnnlib, a new folder.")],
+    opset: Annotated[int, Option(help="Version of the ONNX operator set, 18 to 21.")] = 20,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace an earlier export.")] = False,
     vnnlib: Annotated[
         str | None,
-        Option(metavar="SET", help="Write g alone and one VNN-LIB instance for each image of this set or folder."),
+        Option(metavar="SET", help="Write g alone, and a VNN-LIB instance for each image in this set or folder."),
     ] = None,
-    eps: Annotated[str | None, Option(help="With --vnnlib: radius of the ball, 0.01 or 8/255.")] = None,
-    limit: Annotated[int, Option(help="With --vnnlib: images, a seeded choice.", min=1)] = 100,
-    seed: Annotated[int, Option(help="With --vnnlib: of the choice of images.")] = 0,
+    eps: Annotated[str | None, Option(help="With --vnnlib: radius of the ball, e.g. 0.01 or 8/255.")] = None,
+    limit: Annotated[int, Option(help="With --vnnlib: number of images, chosen at random.", min=1)] = 100,
+    seed: Annotated[int, Option(help="With --vnnlib: seed for that choice.")] = 0,
     timeout: Annotated[int, Option(help="With --vnnlib: seconds for each instance.", min=1)] = 300,
     vnnlib_version: Annotated[str, Option(help="With --vnnlib: 2.0, or 1.0 for older tools.")] = "2.0",
     threshold: Annotated[
-        float | None, Option(help="With --vnnlib: threshold of the confidence. Default: the model's own.")
+        float | None, Option(help="With --vnnlib: threshold of the confidence. Default: the model's.")
     ] = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Write a joint model and its certified bound as one ONNX file; or, with --vnnlib, instances for other verifiers.
+    """Write a joint model with its certified bound as one ONNX file.
 
-    Its inputs are 'images' (N, C, H, W, float32 in [0, 1]) and 'eps', a radius; its outputs 'probabilities', 'p_in',
-    'confidence' and 'upper_bound': no image of [0, 1]^d within eps has a confidence above that. The bound covers every
-    value that the float32 network in the file can return, in any order of summation; docs/export.md says which runtimes
-    keep to that. The file is compared with torch on a few images before it gets its name.
+    Inputs: 'images' (N, C, H, W, float32 in [0, 1]) and 'eps', a radius. Outputs: 'probabilities', 'p_in', 'confidence'
+    and 'upper_bound', which no confidence within eps exceeds. The bound covers every value that the float32 network can
+    return, in any order of summation. Prood compares the file with torch on a few images. See docs/export.md.
 
-    With --vnnlib, FOLDER gets onnx/g.onnx, a VNN-LIB file for each image and instances.csv, as the tools of VNN-COMP
-    read them: 'unsat' means that every image of the ball is rejected. See docs/guides/vnnlib.md.
+    With --vnnlib, FOLDER gets onnx/g.onnx, a VNN-LIB file for each image, and instances.csv in VNN-COMP's format, so
+    that other verifiers can check g. 'unsat' means that every image in the ball is rejected. See docs/guides/vnnlib.md.
     """
     from prood.detector import Detector
 
     if vnnlib is None:
         stray = {"--eps": eps, "--threshold": threshold}
         if given := [name for name, value in stray.items() if value is not None]:
-            raise BadValue(f"{given[0]} belongs to --vnnlib SET: name the images to make instances of")
+            raise BadValue(f"{given[0]} needs --vnnlib SET: name the images for the instances")
         _graph(run, file, opset=opset, overwrite=overwrite)
         return
     if eps is None:
-        raise BadValue("instances are about a ball around each image: give its radius with --eps")
+        raise BadValue("--vnnlib needs the radius of the ball: give it with --eps, e.g. --eps 0.01")
     detector = Detector.load(run, trust_code=trust_code)
     if threshold is not None:
         detector.threshold = threshold

@@ -1,4 +1,4 @@
-"""prood guard, prood init: the whole way, with sensible choices"""
+"""prood guard, and prood init for its recipe"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,42 +6,50 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from prood.cli.combining import Classes, Mean, Output, Probabilities, Std, Weights, numbers, shape_of
-from prood.cli.options import Device, TrustCode, console, paths
+from prood.cli.options import Device, TrustCode, console, existing_paths
 from prood.errors import BadValue
 
 Classifier = Annotated[
     str | None,
     Argument(
-        callback=paths,
-        help="model.onnx, model.pt2, timm:NAME, torchvision:NAME, hf:NAME or a run. Default: a compact one is trained.",
+        callback=existing_paths,
+        help="model.onnx, model.pt2, timm:NAME, torchvision:NAME, hf:NAME or a run. Default: train a compact one.",
     ),
 ]
 Outside = Annotated[
     str | None,
     Option(
-        callback=paths, help="Images of other things: a folder, or a set by name. Default: made outliers, much weaker."
+        callback=existing_paths,
+        help="Folder with images of other things, or an image set. Default: generated outliers, which are much weaker.",
     ),
 ]
-Eps = Annotated[str | None, Option(help="Radius of the proofs: 0.01, 8/255 … Default: by the images.")]
-Size = Annotated[str | None, Option(help="Size of the discriminator, e.g. photo-XS. Default: by the time.")]
-Epochs = Annotated[float | None, Option(help="Epochs of its training. Default: by the time.")]
-Accept = Annotated[float | None, Option(help="Share of the images inside to accept. Default: 0.95.")]
+Eps = Annotated[str | None, Option(help="Radius of the proofs: 0.01, 8/255 … Default: chosen by the images.")]
+Size = Annotated[str | None, Option(help="Size of the discriminator, e.g. photo-XS. Default: chosen by --minutes.")]
+Epochs = Annotated[float | None, Option(help="Epochs for its training. Default: chosen by --minutes.")]
+Accept = Annotated[float | None, Option(help="Minimum share of the images inside to accept. Default: 0.95.")]
 Provable = Annotated[
     str | None,
-    Option(metavar="SHARE|default|strong", help="Share of the false rejections that g spends. Default: default."),
+    Option(metavar="SHARE|default|strong", help="Share of the false rejections given to g. Default: `default`."),
 ]
-Minutes = Annotated[float | None, Option(help="Time for everything. Default: 10.")]
-Seed = Annotated[int | None, Option(help="Seed of the parts. Default: 0.", min=0)]
-Damaged = Annotated[str | None, Option(metavar="refuse|skip", help="Pictures that cannot be read. Default: refuse.")]
-Image = Annotated[str | None, Option(metavar="CxHxW", help="Images of the guarded model. Default: the classifier's.")]
+Minutes = Annotated[float | None, Option(help="Minutes for everything. Default: 10.")]
+Seed = Annotated[int | None, Option(help="Seed for dividing the images and for training. Default: 0.", min=0)]
+Damaged = Annotated[
+    str | None, Option(metavar="refuse|skip", help="What to do about unreadable pictures. Default: refuse.")
+]
+Image = Annotated[
+    str | None, Option(metavar="CxHxW", help="Size of the guarded model's images. Default: the classifier's.")
+]
 
 
 def guard(
-    run: Annotated[Path, Option(help="Folder for everything; a run that was killed continues there.")],
+    run: Annotated[Path, Option(help="Folder for everything. The same command continues an interrupted run.")],
     classifier: Classifier = None,
     inside: Annotated[
         str | None,
-        Option(callback=paths, help="Images of what the classifier is for, a folder for each class; or a set by name."),
+        Option(
+            callback=existing_paths,
+            help="Folder with images of what the classifier is for, one subfolder per class; or an image set.",
+        ),
     ] = None,
     outside: Outside = None,
     minutes: Minutes = None,
@@ -50,9 +58,7 @@ def guard(
     epochs: Epochs = None,
     accept: Accept = None,
     provable: Provable = None,
-    recipe: Annotated[
-        Path | None, Option(help="A recipe that 'prood init' wrote, in place of the other options.")
-    ] = None,
+    recipe: Annotated[Path | None, Option(help="Recipe from 'prood init', instead of the other options.")] = None,
     classes: Classes = None,
     weights: Weights = None,
     image: Image = None,
@@ -65,10 +71,10 @@ def guard(
     device: Device = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Guard a classifier, all in one: divide the images, train, combine, calibrate, prove, attack, report.
+    """Do everything at once: train, combine, calibrate, prove, report.
 
-    Prints what it will take before it begins, and one paragraph at the end: what is accepted, what is rejected, what is
-    provably rejected, and whether it pays. The folder is a run like every other: prood serve, certify, predict take it.
+    Prood first prints the expected time and memory. At the end one paragraph states which shares are accepted, rejected
+    and provably rejected, and whether the guard pays. Other commands take the folder as a run: serve, certify, predict.
     """
     from prood import guarding
 
@@ -84,11 +90,14 @@ def guard(
 
 def init(
     inside: Annotated[
-        str, Option(callback=paths, help="Images of what the classifier is for, a folder for each class.")
+        str,
+        Option(
+            callback=existing_paths, help="Folder with images of what the classifier is for, one subfolder per class."
+        ),
     ],
     classifier: Classifier = None,
     outside: Outside = None,
-    out: Annotated[Path, Option(help="The file that is written.")] = Path("guard.toml"),
+    out: Annotated[Path, Option(help="File to write.")] = Path("guard.toml"),
     minutes: Minutes = None,
     eps: Eps = None,
     size: Size = None,
@@ -107,7 +116,10 @@ def init(
     device: Device = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Write the recipe that 'prood guard' would use, every key with its meaning, for you to edit."""
+    """Write the recipe of 'prood guard' for editing.
+
+    A comment in the recipe explains each key.
+    """
     from prood import guarding
 
     choices = _choices(locals())
@@ -116,7 +128,7 @@ def init(
 
 
 def _choices(given: dict[str, Any]) -> dict[str, Any]:
-    """What `prood.guarding` takes, of the options of a command."""
+    """The arguments of `prood.guarding` among the options of a command."""
     from prood.models import WrapOptions
 
     names = ("size", "epochs", "accept", "provable", "minutes", "seed", "damaged")
@@ -142,5 +154,5 @@ def _radius(text: str | None) -> float | None:
         return None
     (eps, *more) = parse_radii(text)
     if more:
-        raise BadValue(f"--eps takes one radius, not {text!r}: it is what the discriminator is trained for")
+        raise BadValue(f"--eps takes one radius, not {text!r}: the discriminator is trained for a single one")
     return eps

@@ -1,11 +1,11 @@
-"""What several commands share: options that are declared once, and where they print."""
+"""Options that several commands share, and the console on which they print."""
 
 import os
 import sys
 from collections.abc import Callable
 from os.path import exists, expanduser, isdir
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from rich.console import Console
 from typer import Argument, Option
@@ -20,27 +20,33 @@ T = TypeVar("T")
 PATHS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".npz", ".csv", ".onnx", ".pt", ".pt2")
 
 
-# What is wrong is refused before torch is imported, which takes seconds.
+# These checks run before torch is imported, which takes seconds.
 
 
-def there(model: T) -> T:
+def formerly(**names: str) -> dict[str, Any]:
+    """Settings of a command that still takes former names of options: `formerly(in_="inside")` is about --in."""
+    former = {name.rstrip("_"): now for name, now in names.items()}
+    return {"token_normalize_func": lambda name: former.get(name, name)}
+
+
+def existing_model(model: T) -> T:
     """A folder may be a run that has no model yet."""
     if not isdir(str(model)):
         find(str(model))
     return model
 
 
-def paths(given: T) -> T:
-    """Images or a classifier, by names that can only be paths."""
+def existing_paths(given: T) -> T:
+    """Refuse missing images or classifiers whose names can only be paths."""
     for name in map(str, given if isinstance(given, list) else [given or ""]):
         bare = name if ":" not in name else ""
         if (os.sep in bare or bare.lower().endswith(PATHS)) and not exists(expanduser(bare)):
-            raise NotFound(f"there is no image set '{name}', nor a file: check its path")
+            raise NotFound(f"there is no image set or file '{name}': check its path")
     return given
 
 
 def folders(fault: str) -> Callable[[T], T]:
-    """Of runs; the shipped ones are names."""
+    """Refuse a run without a folder, unless it is the name of a shipped model."""
 
     def check(runs: T) -> T:
         for run in runs if isinstance(runs, list) else [runs]:
@@ -60,32 +66,33 @@ AnyDetector = Annotated[
     str,
     Option(
         "--model",
-        callback=there,
-        help=f"Run or file of a discriminator or a joint model, or a shipped one ({listed()}).",
+        callback=existing_model,
+        help=f"Run or file with a discriminator or joint model, or a shipped model ({listed()}).",
     ),
 ]
 Device = Annotated[str | None, Option(help="Device, e.g. `cuda:1`. Default: a GPU if there is one.")]
-Discriminator = Annotated[Path, Option(callback=there, help="Run or file of a trained discriminator.")]
+Discriminator = Annotated[Path, Option(callback=existing_model, help="Run or file with a trained discriminator.")]
 FirstImages = Annotated[
-    int | None, Option("--limit", help="Images of each set or folder, the first ones. Default: all.", min=1)
+    int | None,
+    Option("--limit", metavar="N", help="Use only the first N images of each set or folder. Default: all.", min=1),
 ]
 ImageNames = Annotated[
     list[str],
     Argument(
         metavar="IMAGE…",
-        callback=paths,
-        help="Pictures, folders of them, or image sets by name: digits:test, folder:PATH …",
+        callback=existing_paths,
+        help="Pictures, folders with pictures, or names of image sets: digits:test, folder:PATH …",
     ),
 ]
 JointModel = Annotated[
-    str, Argument(callback=there, help=f"Run or file of a joint model, or a shipped one ({listed()}).")
+    str, Argument(callback=existing_model, help=f"Run or file with a joint model, or a shipped model ({listed()}).")
 ]
 
 
-def _all_there(runs: list[str]) -> list[str]:
+def _existing_models(runs: list[str]) -> list[str]:
     for run in runs:
         _, is_, place = run.partition("=")
-        there(place if is_ and not Path(run).exists() else run)
+        existing_model(place if is_ and not Path(run).exists() else run)
     return runs
 
 
@@ -93,33 +100,29 @@ JointModels = Annotated[
     list[str],
     Argument(
         metavar="[NAME=]RUN…",
-        callback=_all_there,
-        help=f"Run or file of a joint model, or a shipped one ({listed()}).",
+        callback=_existing_models,
+        help=f"Run or file with a joint model, or a shipped model ({listed()}).",
     ),
 ]
-Method = Annotated[
+Bound = Annotated[
     str | None,
-    Option(help="Of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab; else the recipe's."),
+    Option(help="Way of bounding: best, ibp, crown-ibp, alpha-crown, crown or bab. Default: the recipe's."),
 ]
-MODEL = Argument(
-    callback=there, help=f"A run's folder, a .safetensors file, or a model that comes with Prood ({listed()})."
-)
+MODEL = Argument(callback=existing_model, help=f"A run's folder, a .safetensors file, or a shipped model ({listed()}).")
 Modules = Annotated[
     list[str] | None,
     Option(
         "--module",
         metavar="FILE.py|PACKAGE.MODULE",
-        help="A module that declares methods of your own; importing it runs its code. May be given several times.",
+        help="Module that declares your own methods; Prood imports it, which runs its code. Repeatable.",
     ),
 ]
 Prior = Annotated[
     float | None,
-    Option(help="Instead of --shift: the fraction of inputs, 0.1 say, that you expect to be out-distribution."),
+    Option(help="Expected fraction of out-distribution inputs, e.g. 0.1; it determines --shift."),
 ]
-RecipeName = Annotated[
-    str, Option("--recipe", callback=_recipe, help="A recipe that comes with Prood, or a .toml file.")
-]
-Resume = Annotated[bool, Option("--resume", help="Continue the run in this folder, if there is one.")]
+RecipeName = Annotated[str, Option("--recipe", callback=_recipe, help="Name of a bundled recipe, or a .toml file.")]
+Resume = Annotated[bool, Option("--resume", help="Continue the run in this folder if one was interrupted there.")]
 
 
 TrustCode = Annotated[
@@ -127,13 +130,13 @@ TrustCode = Annotated[
     Option(
         "--trust-code",
         callback=lambda value: _trust(value),
-        help="Run TorchScript that comes with the model: a program with files in its reach. Default: refuse it.",
+        help="Run the model's TorchScript classifier, a program that can read and write files. Default: refuse it.",
     ),
 ]
 
 
 def _trust(value: bool) -> None:
-    """For this command. Torch is imported where somebody trusts, not where somebody only asks for help."""
+    """Trust TorchScript within this command. Import torch only for that, so that --help stays fast."""
     if value or "prood.models" in sys.modules:
         from prood.models.wrapped import trust
 
@@ -141,15 +144,13 @@ def _trust(value: bool) -> None:
 
 
 def console() -> Console:
-    """Standard output: a terminal has a width, a file or a pipe has none. COLUMNS, where it is set, holds for both."""
-    found = Console(emoji=False)
-    if found.is_terminal or "COLUMNS" in os.environ:
-        return found
-    return Console(
-        emoji=False, width=100_000
-    )  # as many columns as a table needs: it is no wider than what stands in it
+    """Standard output, as wide as the terminal or as COLUMNS says; files and pipes get unlimited width."""
+    terminal = Console(emoji=False)
+    if terminal.is_terminal or "COLUMNS" in os.environ:
+        return terminal
+    return Console(emoji=False, width=100_000)  # a table takes only the columns that it needs
 
 
 def separated(texts: list[str] | None) -> list[str]:
-    """The names of an option that has commas, and that may be given several times."""
+    """All names in a repeatable option whose values are lists with commas."""
     return [name for text in texts or [] for name in text.split(",") if name]

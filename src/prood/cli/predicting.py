@@ -18,22 +18,21 @@ def predict(
     images: ImageNames,
     model: AnyDetector,
     threshold: Annotated[
-        float | None, Option(help="Reject below this confidence (this g, for a bare discriminator). Default: its own.")
+        float | None,
+        Option(help="Reject below this confidence (for a bare discriminator, below this g). Default: the model's."),
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="For programs: a line of JSON per image.")] = False,
-    as_csv: Annotated[
-        bool, Option("--csv", help="For spreadsheets: a line per image, after one with the keys.")
-    ] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one line of JSON per image.")] = False,
+    as_csv: Annotated[bool, Option("--csv", help="Print CSV: a header, then one line per image.")] = False,
     limit: FirstImages = None,
     batch: Annotated[int, Option(help="Images at a time.", min=1)] = 64,
     device: Device = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Label images, and say which of them are rejected.
+    """Label images, and say which are rejected.
 
-    For each image: the class, the confidence, p(in), whether it is accepted, and which gate rejects it (g alone or the
-    confidence). A picture of another size than the model's is cut to its aspect around the centre and resized
-    (bilinear). An image that cannot be read has a line that says why; the exit code is then 2, after all the others.
+    Each line has the class, the confidence, p(in), whether the image is accepted, and which gate rejects it: g or the
+    confidence. Prood crops pictures around the centre and resizes them (bilinear) to the model's size. An unreadable
+    image gets a line with the reason; the exit code is then 2.
     """
     from prood import processes
     from prood.detector import Detector
@@ -41,7 +40,7 @@ def predict(
     from prood.detector.named import inputs
 
     if as_json and as_csv:
-        raise BadValue("--json and --csv are two forms of the same answers: give one of them")
+        raise BadValue("--json and --csv exclude each other: give one of them")
     detector = Detector.load(model, device=processes.device(device))
     if threshold is not None:
         detector.threshold = threshold

@@ -8,83 +8,82 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Context, Option
 
-from prood.cli.options import Device, console, separated
+from prood.cli.options import Device, console, formerly, separated
 from prood.errors import BadValue, Mismatch, NotFound, Refuted, UnknownName
 
 reproduce = typer.Typer(
-    help="The paper's experiments: its models on CIFAR, and each of its tables and figures on any of the recipes.",
+    help="Reproduce the paper's experiments, check published numbers.",
     no_args_is_help=True,
+    options_metavar="[OPTIONS]",
 )
 
-Results = Annotated[Path, Option(help="Folder for the published results.")]
-RecipeName = Annotated[str, Option("--recipe", help="quickstart, cifar10 or cifar100; or a .toml file of your own.")]
-Runs = Annotated[Path | None, Option(help="Folder of the runs; else runs/RECIPE.")]
+Results = Annotated[Path, Option(help="Folder for published results.")]
+RecipeName = Annotated[str, Option("--recipe", help="Recipe: quickstart, cifar10, cifar100 or a .toml file.")]
+Runs = Annotated[Path | None, Option(help="Folder with the runs. Default: runs/RECIPE.")]
 Docs = Annotated[Path, Option(help="Folder for the page experiments.md and its figures.")]
-Seeds = Annotated[str, Option(metavar="N,…", help="Seeds of training that error bars are about.")]
+Seeds = Annotated[str, Option(metavar="N,…", help="Seeds of training, over which error bars are computed.")]
 Attacks = Annotated[
-    str | None, Option(help="fast, paper, strong or none; else fast, on CIFAR paper.", show_default=False)
+    str | None, Option(help="Attacks: fast, paper, strong or none. Default: fast; for CIFAR paper.", show_default=False)
 ]
-Attacked = Annotated[int | None, Option(help="Images of each set that are attacked; else 20, on CIFAR 100.", min=1)]
+Attacked = Annotated[int | None, Option(help="Images to attack in each set. Default: 20; for CIFAR 100.", min=1)]
 Train = Annotated[
     bool | None,
     Option(
         "--train/--only-published",
-        help="Train what is missing, or use only what is published; else train, but CIFAR only on a GPU.",
+        help="Train missing models, or use published results only. Default: train; CIFAR only on a GPU.",
         show_default=False,
     ),
 ]
-Again = Annotated[bool, Option("--again", help="Make it again, whatever is there.")]
+Again = Annotated[bool, Option("--again", help="Make the experiment again even if it exists.")]
 
 
-@reproduce.command("cifar100")
-@reproduce.command("cifar10")
+@reproduce.command("cifar100", context_settings=formerly(out="outside"))
+@reproduce.command("cifar10", context_settings=formerly(out="outside"))
 def study(
     context: Context,
     fast: Annotated[
-        bool, Option("--fast", help="Only the discriminator, ProoD at the recipe's shift, and its certificates.")
+        bool, Option("--fast", help="Make only the discriminator, ProoD at the recipe's shift, and its certificates.")
     ] = False,
     outside: Annotated[
-        str | None, Option("--out", metavar="NAME", help="Train against another out-distribution.")
+        str | None, Option(metavar="NAME", help="Out-distribution for training. Default: the recipe's.")
     ] = None,
     model: Annotated[
         list[str] | None,
-        Option(help="Only this model, and what it needs (may be repeated): plain, oe, prood …, shipped."),
+        Option(help="Make only this model and those it needs: plain, oe, prood …, shipped. Repeatable."),
     ] = None,
-    shift: Annotated[
-        float | None, Option(help="Δ of the joint models, that of other seeds say; else chosen on training images.")
-    ] = None,
+    shift: Annotated[float | None, Option(help="Δ of the joint models. Default: chosen on training images.")] = None,
     runs: Annotated[
         Path | None,
-        Option(help="Folder for the runs; else runs/NAME; --out: NAME@OUT; --fast: NAME-fast; --seed: NAME/seed-N."),
+        Option(help="Folder for the runs. Default: below runs/, by name, --outside, --fast and --seed."),
     ] = None,
     results: Results = Path("results"),
-    attacks: Annotated[str, Option(help="fast, paper, strong or none.")] = "paper",
-    attacked: Annotated[int, Option(help="Images of each set that are attacked.", min=1)] = 100,
+    attacks: Annotated[str, Option(help="Attacks: fast, paper, strong or none.")] = "paper",
+    attacked: Annotated[int, Option(help="Images to attack in each set.", min=1)] = 100,
     seed: Annotated[
         list[int] | None,
-        Option(help="Seed of initialisation, order and augmentation (may be repeated).", show_default="0"),
+        Option(help="Seed for initialisation, order and augmentation. Repeatable.", show_default="0"),
     ] = None,
-    jobs: Annotated[int, Option(help="So many steps at a time, each in a process of its own.", min=1)] = 1,
+    jobs: Annotated[int, Option(help="Steps to run in parallel.", min=1)] = 1,
     device: Device = None,
 ) -> None:
-    """The paper's models on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
+    """Train, certify, attack and publish the paper's models on CIFAR, on one GPU.
 
-    plain, oe, discriminator-ibp (the paper's, with intervals), discriminator (ours, with linear bounds), prood-ibp,
-    prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
-    already is not made again. 'prood results' then makes the page of all published results.
+    The models are plain, oe, discriminator-ibp (the paper's, by intervals), discriminator (by linear bounds),
+    prood-ibp, prood-s-ibp, prood, prood-s, and shipped, the compact model in the package. Prood reuses models and
+    results that already exist. 'prood reproduce pages' then writes the page with all published results.
     """
     from prood import processes, report, studies
     from prood.studies.programs import run_fast
 
     if fast and (model or jobs > 1):
-        raise BadValue("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
+        raise BadValue("--fast makes two models in turn: leave out --model and --jobs, or --fast")
     name, seeds = str(context.info_name), tuple(seed or (0,))
     preset = None if attacks == "none" else attacks
     made = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
     lab = studies.Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
     kind = name + (f"@{lab.against}" if outside else "") + ("-fast" if fast else "")
-    # What is trained with another seed lies beneath that of seed 0, if there is no other place for it alone.
+    # Runs with other seeds lie below the folder of seed 0, unless a folder is given for a single seed.
     home = seeds[0] if runs is not None and len(seeds) == 1 else 0
     lab = replace(lab, folder=runs or lab.folder / kind, home=home, command=_command(), console=console())
     if fast:
@@ -99,7 +98,9 @@ def study(
 @reproduce.command("table")
 def experiment(
     context: Context,
-    name: Annotated[str | None, Argument(metavar="NAME", help="Which; without a name they are listed.")] = None,
+    name: Annotated[
+        str | None, Argument(metavar="NAME", help="Table or figure to reproduce. Omit NAME to list them.")
+    ] = None,
     recipe: RecipeName = "quickstart",
     runs: Runs = None,
     results: Results = Path("results"),
@@ -111,10 +112,10 @@ def experiment(
     again: Again = False,
     device: Device = None,
 ) -> None:
-    """One of the paper's tables or figures; without a name, which there are.
+    """Reproduce one table or figure. Omit NAME to list them.
 
-    Models that are missing are trained, certified and attacked, and published under the folder of results; what is
-    there is not made again. The experiment is a JSON file beside them, and a section of the page in the folder of docs.
+    Prood trains, certifies, attacks and publishes missing models, and reuses those that exist. It writes the experiment
+    as a JSON file beside the published results, and as a section of the page experiments.md.
     """
     from prood.report.experiments import EXPERIMENTS
 
@@ -143,33 +144,33 @@ def everything(
     again: Again = False,
     device: Device = None,
 ) -> None:
-    """All tables and figures of the paper, on one recipe; the quickstart's in minutes, without a GPU.
+    """Reproduce all tables and figures with one recipe.
 
-    What is there already is not made again: started again after an interruption, it goes on. An experiment that cannot
-    be made does not stop the others, and is named at the end.
+    With the quickstart's recipe this takes minutes and no GPU. The same command continues an interrupted one. An
+    experiment that fails does not stop the others; Prood names it at the end.
     """
     _perform(context.params)
 
 
-@reproduce.command("claims")
+@reproduce.command("claims", context_settings=formerly(out="outside", method="bound"))
 def claims(
-    file: Annotated[Path, Argument(metavar="FILE", help="Published results of one model, a JSON file.")],
-    model: Annotated[str, Option(help="A run's folder, or the name of a shipped model: the one it is about.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="JSON file with published results of one model.")],
+    model: Annotated[str, Option(help="The model that was published: a run's folder, or the name of a shipped model.")],
     outside: Annotated[
-        list[str] | None, Option("--out", metavar="NAME,…", help="Only these sets; else all that were published.")
+        list[str] | None, Option(metavar="NAME,…", help="Sets to check. Default: all published ones.")
     ] = None,
-    eps: Annotated[str | None, Option(metavar="RADIUS,…", help="Only these radii.")] = None,
-    method: Annotated[str | None, Option(help="Only what this method certified: best, crown …")] = None,
-    folder: Annotated[
-        Path | None, Option(help="Folder for what is measured, to continue there; else runs/again/WEIGHTS.")
+    eps: Annotated[str | None, Option(metavar="RADIUS,…", help="Radii to check. Default: all published ones.")] = None,
+    bound: Annotated[
+        str | None, Option(help="Check only results certified in this way: best, crown … Default: all.")
     ] = None,
+    folder: Annotated[Path | None, Option(help="Folder for the measurements. Default: runs/again/WEIGHTS.")] = None,
     device: Device = None,
 ) -> None:
-    """Measure published numbers again: score and certify the same images, and show both side by side.
+    """Measure published numbers again, and show both side by side.
 
-    Accuracy, AUC and GAUC of what was published without attacks may differ by a tenth of a point, as machines round
-    differently; false positive rates, which hang on single images, are only shown. The exit code is 0 if all hold.
-    A set that is another here, though it has the same name, is said to be, and does not count.
+    Prood scores and certifies the same images; it repeats no attacks. Accuracy, AUC and GAUC may differ by a tenth of a
+    point, as machines round differently. False positive rates depend on single images and are only shown. A local set
+    with the same name but other images is named and not counted. The exit code is 0 if all numbers hold.
     """
     from prood import evaluation, processes, studies
     from prood.report.claims import claims_table
@@ -177,21 +178,21 @@ def claims(
     from prood.studies.published import read_one
 
     shown, radii = console(), [] if eps is None else evaluation.parse_radii(eps)
-    which = Which(separated(outside), radii, method)
+    which = Which(separated(outside), radii, bound)
     found = studies.check_claims(read_one(file), model, which, folder=folder, device=device, console=shown)
     if processes.is_main():
         shown.print(claims_table(found))
     processes.stop()
     compared = [claim for claim in found if claim.same_images]
     if not compared:
-        raise Mismatch("none of these sets has the images here that were published: get the same ones")
+        raise Mismatch("no set here has the published images: get the same ones")
     failed = sum(not claim.holds for claim in compared)
     if failed:
         raise Refuted(f"{failed} of {len(compared)} evaluations differ from what {file} says")
 
 
 def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
-    """Make experiments by the options of `table`, `figure` and `all`, then the page."""
+    """Make the experiments that the options name, then the page."""
     from prood import processes, studies
     from prood.report.experiments import EXPERIMENTS, perform_all
     from prood.report.experiments.document import write_page
@@ -201,7 +202,7 @@ def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
     try:
         seeds = tuple(map(int, asked["seeds"].split(",")))
     except ValueError:
-        raise BadValue(f"{asked['seeds']!r} are no seeds: write numbers such as 0,1,2") from None
+        raise BadValue(f"{asked['seeds']!r} is not a list of seeds: write numbers such as 0,1,2") from None
     study = studies.study_of(asked["recipe"])
     preset = asked["attacks"] or study.attacks
     attacked = asked["attacked"] or study.attacked
@@ -222,7 +223,7 @@ def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
 
 
 def _command() -> str:
-    """As it was typed, but for the folders of one machine: it is published."""
+    """The command line, for publishing: without the folders of this machine."""
     from prood.studies.publishing import portable
 
     typed = [word.partition("=") for word in sys.argv[1:]]

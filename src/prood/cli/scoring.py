@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 from typer import Argument, Option
 
-from prood.cli.options import AnyDetector, Device
+from prood.cli.options import AnyDetector, Device, TrustCode
 from prood.errors import BadValue, NotFound
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def score(
             metavar="SOURCE…",
             callback=lambda given: _sources(given),
             help="Folders (searched for pictures, Parquet files and tar archives), lists (.txt), CSV, Parquet, "
-            "WebDataset tars, .npz.",
+            "WebDataset tars, .npz or names of image sets.",
         ),
     ],
     model: AnyDetector,
@@ -34,33 +34,37 @@ def score(
     bound: Annotated[str, Option(help="Way of bounding: best, ibp, crown-ibp, alpha-crown or crown.")] = "best",
     norm: Annotated[str, Option(help="Norm of the ball: linf, l2 or l1.")] = "linf",
     radius: Annotated[
-        bool, Option("--radius", help="Search how far each image provably stays rejected: about 20 more bounds.")
+        bool,
+        Option(
+            "--radius",
+            help="Search the largest radius at which each image provably stays rejected: about 20 more bounds.",
+        ),
     ] = False,
     columns: Annotated[
-        str | None, Option(metavar="NAME,…", help="Columns to write, with `error` among them. Default: all.")
+        str | None, Option(metavar="NAME,…", help="Columns to write, including `error`. Default: all.")
     ] = None,
     column: Annotated[
         str | None, Option(help="Column with the images, in Parquet and CSV. Default: image, bytes or path.")
     ] = None,
-    rows: Annotated[int | None, Option(help="Images in a shard. Default: 10,000, fewer in small sets.", min=1)] = None,
-    engine: Annotated[str, Option(help="local: processes on this machine; ray: a Ray cluster.")] = "local",
+    rows: Annotated[int | None, Option(help="Images per shard. Default: 10,000, fewer in small sets.", min=1)] = None,
+    engine: Annotated[
+        str, Option(help="Where to compute: local (processes on this machine) or ray (a Ray cluster).")
+    ] = "local",
     shard: Annotated[
         str, Option(metavar="I/N", help="Score every N-th shard only, from shard I on; counts from 0.")
     ] = "0/1",
     workers: Annotated[
-        int | None, Option(help="Processes, or actors on Ray. Default: one for each core or GPU.", min=1)
+        int | None, Option(help="Number of processes, or of actors on Ray. Default: one per core or GPU.", min=1)
     ] = None,
-    gpus: Annotated[float, Option(help="GPUs for each actor on Ray: with 0.25, four actors share one.", min=0)] = 0.0,
-    trust_code: Annotated[
-        bool, Option("--trust-code", help="Run the model's TorchScript classifier, which is a program.")
-    ] = False,
+    gpus: Annotated[float, Option(help="GPUs per actor on Ray; with 0.25, four actors share one.", min=0)] = 0.0,
+    trust_code: TrustCode = False,
     device: Device = None,
 ) -> None:
     """Score any number of images into a folder of Parquet files.
 
-    Each row has an image's label, confidence, p(in), verdict, proved bounds and hash. An image that cannot be read has
-    a row whose `error` says why. The same command continues after any interruption, and no row is lost or doubled.
-    With --shard many machines write into the same folder, which they must share: see docs/guides/scale.md.
+    Each row has an image's label, confidence, p(in), verdict, proved bounds and hash. In the row of an unreadable
+    image, `error` gives the reason. The same command continues after any interruption, and no row is lost or doubled.
+    With --shard many machines write into one shared folder: see docs/guides/scale.md.
     """
     from prood.evaluation import parse_radii
     from prood.scoring import Engine, Options, Request
@@ -81,7 +85,7 @@ def score(
 
 
 def carry_out(request: Request, out: Path, where: Engine) -> None:
-    """Score into the folder, and print what is in it then."""
+    """Score into the folder, and print totals."""
     from prood.scoring import score
 
     console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
@@ -108,5 +112,5 @@ def _sources(given: list[str]) -> list[str]:
 def shares(text: str) -> tuple[int, int]:
     index, slash, count = text.partition("/")
     if not (slash and index.isascii() and index.isdigit() and count.isascii() and count.isdigit() and int(count)):
-        raise BadValue(f"{text!r} is not a share of the shards: write 0/8 for the first of eight")
+        raise BadValue(f"{text!r} does not name a part of the shards: write 0/8 for the first of eight")
     return int(index), int(count)

@@ -1,4 +1,4 @@
-"""prood report, results, info: what was found, shown"""
+"""prood report, info, reproduce pages"""
 
 import json
 import os
@@ -25,17 +25,17 @@ def report(
         Argument(
             metavar="RUN…",
             callback=folders("there is no folder {}: name runs that were evaluated"),
-            help="Evaluated runs, or folders of such.",
+            help="Evaluated runs, or folders that hold evaluated runs.",
         ),
     ],
     out: Annotated[
-        Path | None, Option(help="Folder for the files; else the run's, or the one that holds all runs.")
+        Path | None, Option(help="Folder for the files. Default: the run's, or the folder that holds all runs.")
     ] = None,
 ) -> None:
-    """Compare evaluated runs: a table here, and report.html, .md, .tex and .csv.
+    """Compare evaluated runs: a table, and report files.
 
-    report.html is one file that needs nothing else: open it in a browser, or send it to somebody. Runs that were not
-    evaluated yet are left out.
+    The files are report.html, .md, .tex and .csv. report.html is self-contained: open it in a browser, or send it to
+    somebody. Prood skips runs without results.
     """
     from prood.evaluation import gather
     from prood.report import results_table
@@ -49,13 +49,13 @@ def report(
 
 
 def results(
-    folder: Annotated[Path, Argument(callback=folders(MISSING), help="Folder of published results.")] = Path("results"),
-    docs: Annotated[Path, Option(help="Folder for the pages results.md and experiments.md, and for figures.")] = DOCS,
-    check: Annotated[
-        bool, Option("--check", help="Write nothing; fail if a page is not what would be written.")
-    ] = False,
+    folder: Annotated[Path, Argument(callback=folders(MISSING), help="Folder with published results.")] = Path(
+        "results"
+    ),
+    docs: Annotated[Path, Option(help="Folder for results.md, experiments.md and figures.")] = DOCS,
+    check: Annotated[bool, Option("--check", help="Write nothing; fail if a page is out of date.")] = False,
 ) -> None:
-    """Make the pages of results and of experiments from published files: our tables beside the paper's."""
+    """Write the pages with results and experiments from published files."""
     from prood.atomic import write_text
     from prood.report import results_page
     from prood.report.experiments.document import PAGE, experiments_page, figures, write_page
@@ -67,13 +67,13 @@ def results(
         print(f"wrote {write_page(folder, docs)}")
         return
     expected = {page: text, docs / PAGE: experiments_page(folder)} | dict.fromkeys(figures(folder, docs))
-    for file, content in expected.items():  # of a figure, that it is there
+    for file, content in expected.items():  # a figure only has to exist
         if not file.is_file() or (content is not None and file.read_text(encoding="utf-8") != content):
-            raise Mismatch(f"{file} is not what {folder} says: write it with 'prood results {folder} --docs {docs}'")
+            raise Mismatch(f"{file} is out of date: write it with 'prood reproduce pages {folder} --docs {docs}'")
 
 
 def _price(run: Path, about: "Metadata") -> list[RenderableType]:
-    """A table of what is rejected, and provably so, at several shares of the in-distribution that are accepted."""
+    """A table: at several shares accepted, the shares of other images that are rejected and provably rejected."""
     from rich.table import Table
 
     from prood.evaluation.price import at_shares, at_threshold, priced
@@ -94,12 +94,12 @@ def _price(run: Path, about: "Metadata") -> list[RenderableType]:
         cells = (" / ".join(MISSING if part is None else f"{percent(part)}%" for part in one) for one in shares)
         table.add_row(share, *cells)
     sets = max(one.sets for one in points)
-    words = "where this share of the in-distribution is accepted, this share of other images is rejected"
+    words = "share of other images rejected, by share of the in-distribution accepted"
     return [f"[bold]price        [/] {words} (mean of {sets} {'set' if sets == 1 else 'sets'})", table]
 
 
 def info(run: Annotated[Path, MODEL]) -> None:
-    """What a run or a model holds: networks, data and settings, how far training came, and its results."""
+    """Show networks, data, settings and results of a run or model."""
     from prood import evaluation, models, training
     from prood.detector.answering import threshold_words
     from prood.report import results_table

@@ -1,4 +1,4 @@
-"""prood quickstart, recipes and train: how models are made"""
+"""prood quickstart, recipes and train"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,20 +8,20 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from prood.cli.calibrating import Accept, Calibrate, Level, Outside, Provable, set_threshold, threshold_for
-from prood.cli.options import Modules, Prior, RecipeName, Resume, console
+from prood.cli.options import Device, Modules, Prior, RecipeName, Resume, console
 from prood.errors import BadValue
 
 
 def quickstart(
     out: Annotated[Path, Option(help="Folder for the runs and results.json.")] = Path("runs/quickstart"),
-    seed: Annotated[int | None, Option(help="Another seed than the recipe's.")] = None,
+    seed: Annotated[int | None, Option(help="Seed for training. Default: the recipe's.")] = None,
 ) -> None:
-    """Everything on handwritten digits, in minutes on a laptop: train, combine, certify, compare.
+    """Train, certify and compare on digits, in minutes on a laptop.
 
-    Digits 0–7 are what the classifier knows; photographs, materials, text, faces, noise and the digits 8 and 9 are not.
-    The table shows accuracy and, for each of these, how well confidence tells it from digits: AUC on the images as
-    they are, GAUC guaranteed however an attacker changes them by up to ε per pixel. An interrupted quickstart continues
-    where it stopped.
+    The classifier knows the handwritten digits 0–7. Photographs, materials, text, faces, noise and the digits 8 and 9
+    are unknown to it. The table shows the accuracy and, for each unknown kind, how well the confidence tells it from
+    digits: AUC on clean images, and GAUC, which holds however an attacker changes them by up to ε per pixel. The same
+    command continues an interrupted quickstart.
     """
     from prood import report, studies
 
@@ -34,12 +34,14 @@ def quickstart(
 
 
 def recipes(
-    name: Annotated[str | None, Argument(help="A recipe, or a .toml file of yours, to be shown key by key.")] = None,
+    name: Annotated[
+        str | None, Argument(help="Recipe or .toml file to show key by key. Omit NAME to list the recipes.")
+    ] = None,
     module: Modules = None,
 ) -> None:
-    """List the recipes, or show one with the meaning of every key.
+    """List the recipes, or explain every key of one.
 
-    Each key can be changed in a command: prood train plain --recipe cifar10 --set train.epochs=10
+    Change a key in a command: prood train plain --recipe cifar10 --set train.epochs=10
     """
     from prood.training import explain_recipe, load_recipe, recipe_names
 
@@ -69,26 +71,33 @@ class ListsMethods(TyperCommand):
 
 
 def train(
-    method: Annotated[str, Argument(metavar="METHOD", help="What to train; see above.")],
-    run: Annotated[Path | None, Option(help="Folder for the recipe, the metrics and the model.")] = None,
+    method: Annotated[str, Argument(metavar="METHOD", help="Method to train, one of those listed above.")],
+    run: Annotated[Path | None, Option(help="Folder for the recipe, metrics and model.")] = None,
     recipe: RecipeName = "quickstart",
-    discriminator: Annotated[Path | None, Option(help="Joint models: the discriminator's run.")] = None,
-    shift: Annotated[float | None, Option(help="Joint models: Δ, added to g. Default: the recipe's.")] = None,
+    discriminator: Annotated[Path | None, Option(help="For joint models: run with the discriminator.")] = None,
+    shift: Annotated[
+        float | None, Option(help="For joint models: Δ, which is added to g. Default: the recipe's.")
+    ] = None,
     prior: Prior = None,
     set: Annotated[
-        list[str] | None, Option(metavar="KEY=VALUE", help="Change a setting: train.epochs=5, data.outside=svhn …")
+        list[str] | None,
+        Option(metavar="KEY=VALUE", help="Change a setting: train.epochs=5, data.outside=svhn … Repeatable."),
     ] = None,
-    seed: Annotated[int | None, Option(help="Seed of initialisation, order and augmentation.")] = None,
+    seed: Annotated[
+        int | None, Option(help="Seed for initialisation, order and augmentation. Default: the recipe's.")
+    ] = None,
     resume: Resume = False,
-    device: Annotated[str | None, Option(help="Device, e.g. cuda:1. Default: a GPU if there is one.")] = None,
-    precision: Annotated[str | None, Option(help="float32, or bfloat16 (mixed, for GPUs).")] = None,
-    compile: Annotated[bool, Option("--compile", help="Compile the step with torch.compile (for GPUs).")] = False,
+    device: Device = None,
+    precision: Annotated[
+        str | None, Option(help="Arithmetic: float32, or bfloat16 (mixed, for GPUs). Default: the recipe's.")
+    ] = None,
+    compile: Annotated[bool, Option("--compile", help="Compile training steps with torch.compile (for GPUs).")] = False,
     workers: Annotated[
         int | None,
-        Option(help="Processes that read images which do not fit into memory. Default: by the cores.", min=0),
+        Option(help="Processes that read images from disk. Default: chosen by the number of cores.", min=0),
     ] = None,
     estimate: Annotated[
-        bool, Option("--estimate", "--dry-run", help="Print the time and the memory it would take, and stop there.")
+        bool, Option("--estimate", "--dry-run", help="Print the expected time and memory, and train nothing.")
     ] = False,
     calibrate: Calibrate = None,
     accept: Accept = None,
@@ -97,13 +106,13 @@ def train(
     outside: Outside = None,
     module: Modules = None,
 ) -> None:
-    """Train a network by a recipe into a run's folder.
+    """Train a network by a recipe, into a run's folder.
 
-    A few steps are measured first, and one line says how long the training takes and how much memory at its peak.
-    With --calibrate a joint model gets its threshold at the end, as by 'prood calibrate'.
+    Prood first measures a few steps, and prints the expected time and peak memory. With --calibrate it also sets the
+    threshold of a joint model, as 'prood calibrate' does. The methods:
     """
     if run is None and not estimate:
-        raise BadValue("a training needs a folder: give --run FOLDER, or --estimate to see what it would take")
+        raise BadValue("training needs a folder: give --run FOLDER, or --estimate to see time and memory")
 
     from prood import processes, training
     from prood.studies.shift import choice_of_shift
@@ -115,7 +124,7 @@ def train(
     threshold = threshold_for(calibrate, accept, level, provable, outside)
     if threshold is not None:
         if resolved.method(method).kind != "joint":
-            raise BadValue(f"--calibrate belongs to joint models: {method} makes none")
+            raise BadValue(f"--calibrate works for joint models only, and {method} makes none: leave it out")
         if discriminator is not None:  # without one the training is refused
             threshold.check(discriminator)
     parts: dict[str, Any] = {"discriminator": discriminator, "shift": shift, "device": device, "workers": workers}

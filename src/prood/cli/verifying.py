@@ -25,66 +25,70 @@ _COLOURS = {"confirmed": "green", "refuted": "red", "not decided": "yellow"}
 
 
 def verify(
-    certificates: Annotated[Path, Argument(help="What 'prood certify … --out' wrote: a file, or a folder of them.")],
-    model: Annotated[str | None, Option(help="Where the model is now; its hash decides all the same.")] = None,
-    input: Annotated[
-        str | None, Option(help="Where the images are now, a folder for pictures; their hashes decide all the same.")
+    certificates: Annotated[Path, Argument(help="File or folder that 'prood certify --out' wrote.")],
+    model: Annotated[
+        str | None, Option(help="Where the model is now; its hash must match. Default: the path in the certificate.")
     ] = None,
-    limit: Annotated[int | None, Option(help="Verify the first N certificates only.", min=1)] = None,
-    sample: Annotated[int | None, Option(help="Verify this number of certificates, drawn at random.", min=1)] = None,
+    input: Annotated[
+        str | None,
+        Option(help="Where the images are now; their hashes must match. Default: the path in the certificate."),
+    ] = None,
+    limit: Annotated[int | None, Option(help="Verify the first N certificates only. Default: all.", min=1)] = None,
+    sample: Annotated[int | None, Option(help="Verify N certificates, drawn at random.", min=1)] = None,
     at_most: Annotated[
         float | None,
-        Option(metavar="SHARE", help="Draw as many as show that at most this share is wrong: 0.001 draws 4,603."),
+        Option(
+            metavar="SHARE", help="Draw a sample that can show that at most this share is wrong: 0.001 draws 4,603."
+        ),
     ] = None,
-    level: Annotated[float, Option(help="Confidence of what a sample shows.")] = 0.99,
+    level: Annotated[float, Option(help="Confidence in what a sample shows.")] = 0.99,
     seed: Annotated[
-        int | None, Option(help="Seed of the sample. Default: a fresh one, which is printed.", min=0)
+        int | None, Option(help="Seed for the sample. Default: a fresh one, which Prood prints.", min=0)
     ] = None,
     strict: Annotated[bool, Option("--strict", hidden=True)] = False,  # nothing is left for it to say
-    as_json: Annotated[bool, Option("--json", help="For programs: a line of JSON per certificate.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one line of JSON per certificate.")] = False,
 ) -> None:
-    """Check certificates on an independent path, with rigorous arithmetic.
+    """Check certificates on an independent path.
 
-    confirmed: a bound of our own, which covers every rounding of the float32 network, is no higher than the stated one.
-    It holds for sums in any order; where it needs hidden linear layers to add up in blocks, as Prood's do, it says so.
+    confirmed: the verifier's own bound, which covers every rounding of the float32 network, does not exceed the stated
+    one. It holds for any order of summation, unless the line says that hidden linear layers must add up in blocks.
 
     refuted: a hash does not match, the confidence does not follow from the bound, or an image in the ball has a higher
     value.
 
-    not decided: neither; our bound is looser, or there is no rule for the model.
+    not decided: the verifier's bound is looser, it has no rule for the model, or a model or an image is missing.
 
-    The exit code is 0 if all are confirmed; 1 if one or more are refuted; 3 if none is refuted and one or more are not
-    decided, also because a model or an image that a certificate names is missing; 2 for wrong use.
+    Exit codes: 0 if all are confirmed; 1 if one or more are refuted; 3 if none is refuted but some are not decided; 2
+    for wrong use.
 
-    A folder or a Parquet file may hold any number of certificates. With --sample or --at-most a random sample of them
-    is checked, and the last line says what it shows about all: at most which share of them is not confirmed, at which
-    confidence. The statement holds if whoever wrote the files could not know the seed.
+    With --sample or --at-most, Prood checks a random sample. The last line then bounds the share of all certificates
+    that is not confirmed. This holds if the author of the files could not know the seed.
 
-    The names of the method and of the version, and the seconds, are remarks: nothing that is proven depends on them.
+    The fields for the way of bounding, the version and the seconds are remarks; no proof depends on them.
     """
     from prood import pretrained
     from prood.certification.files import files
     from prood.certification.sampling import Sample
 
     if model is not None and not (place := pretrained.model_path(model)).is_file():  # a mistake, not an open question
-        raise NotFound(f"there is no model at {place}: say with --model where it is now")
+        raise NotFound(f"there is no model at {place}: give its place with --model")
     asked = None
     if sample is not None or at_most is not None:
         asked = Sample(sample, at_most, level, *([] if seed is None else [seed]))
         if limit is not None:
-            raise BadValue("--limit takes the first certificates and a sample random ones: give one of them")
+            raise BadValue("--limit takes the first certificates, a sample takes random ones: give one of them")
     found = files(certificates)
     claims, every = _drawn(found, asked) if asked is not None else (_all(found), None)
     first = next(claims, None)
     if first is None:
-        raise NotFound(f"{certificates} holds no certificate")
-    first.certificate()  # what is none is refused at once
+        raise NotFound(f"{certificates} holds no certificates: give a file that 'prood certify --out' wrote")
+    first.certificate()  # a damaged one is refused at once
 
     from prood import data  # with torch, which takes seconds
     from prood.certification.verify import Verifier
 
     if input is not None and not Path(input).exists():
-        data.find(input)  # refuses what is no image set either
+        data.find(input)  # refuses names that are not image sets
     plain: dict[str, Any] = {"highlight": False, "soft_wrap": True, "emoji": False}  # :cat: may be part of a name
     aside, shown = Console(stderr=True, **plain), Console(**plain)
     verifier = Verifier(model=model, input=input)
@@ -159,7 +163,7 @@ def _line(certificate: Certificate, verdict: Verdict) -> str:
 
 
 def _say(asked: Sample, counts: dict[str, int], every: int, *, as_json: bool, shown: Console) -> None:
-    """What the sample shows about all certificates. A share is rounded up, so that the sentence stays true."""
+    """Print what the sample shows about all certificates. The share is rounded up, so that the sentence stays true."""
     drawn = sum(counts.values())
     failed = drawn - counts["confirmed"]
     share = asked.limit(drawn, failed, every)

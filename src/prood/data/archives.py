@@ -128,7 +128,7 @@ def _untar(archive: Path, target: _Target) -> None:
                 elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
                     target.write(member.name, stream.read, member.size)
                 else:
-                    raise target.fault(f"holds {member.name!r}, which is no plain file or folder")
+                    raise target.fault(f"holds {member.name!r}, which is neither a plain file nor a folder")
                 tar.members = []  # type: ignore[attr-defined]  # or it would remember a million of them
         if stream.last != bytes(tarfile.BLOCKSIZE):
             raise EOFError("it has no end")
@@ -147,4 +147,4 @@ def _unzip(archive: Path, target: _Target) -> None:
                 with zipped.open(member) as file:  # which compares the checksum with the last byte
                     target.write(member.filename, file.read, member.file_size)
             else:
-                raise target.fault(f"holds {member.filename!r}, which is no plain file or folder")
+                raise target.fault(f"holds {member.filename!r}, which is neither a plain file nor a folder")

@@ -59,7 +59,7 @@ class Choosable:
     def divided(self, count: int, seed: int) -> tuple[Self, Self]:
         """The set without a seeded choice of `count` images, in its order and under its name; and that choice.
 
-        A smaller choice with the same seed is the beginning of a bigger one. It is another than that of `subset`.
+        A smaller choice with the same seed is the beginning of a bigger one. It differs from the choice of `subset`.
         """
         have = len(self)
         if not 1 <= count < have:
@@ -165,7 +165,7 @@ class ImageSet(Choosable):
         return replace(self, labels=numbers[self.labels], classes=tuple(classes))
 
     def labels_of(self, classes: int) -> Tensor | None:
-        """The labels, on the CPU, for a model with so many classes: one that it cannot name is refused."""
+        """The labels, on the CPU, for a model with `count` classes: a label beyond them is refused."""
         if self.labels is None:
             return None
         highest = int(self.labels.max())

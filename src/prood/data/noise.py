@@ -71,7 +71,7 @@ def _images(name: str, count: int, shape: Shape, seed: int, image: Callable[[tor
         raise BadValue(f"cannot make noise of shape {tuple(shape)}: give (C, H, W)")
     most = 2**33 // math.prod(shape)  # in 8 GiB: 2.8 million of CIFAR's size
     if count > most:
-        raise BadValue(f"cannot keep {count:,} images of noise in memory: ask for at most {most:,} of this size")
+        raise BadValue(f"{count:,} images of noise do not fit in memory: ask for at most {most:,} of this size")
     images = torch.empty(count, *shape, dtype=torch.uint8)
     for index in range(count):
         images[index] = image(generator(seed, int.from_bytes(name.encode()), index))

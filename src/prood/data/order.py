@@ -48,7 +48,7 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.batch < 1:
-            raise BadValue(f"a batch of {self.batch} images is empty: choose a batch size of at least 1")
+            raise BadValue(f"batch must be at least 1, not {self.batch}")
         if self.batch > self.count:
             raise BadValue(f"a batch of {self.batch} is more than all images: choose at most {self.count} images")
 

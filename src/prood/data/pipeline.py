@@ -21,7 +21,7 @@ from prood.data.stored import Images, StoredSet
 from prood.errors import BadValue, ProodError
 
 IN_MEMORY = 2**29
-"""A stored set of at most so many bytes, half a GiB, is read once and kept on the device."""
+"""Stored sets up to this many bytes, half a GiB, are read once and kept on the device."""
 
 
 class Stream(Protocol):

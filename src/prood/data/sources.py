@@ -2,8 +2,8 @@
 
 A source is a function that is registered under a name by one of four decorators: `@source` for a fixed set with splits
 (`digits:train`), `@public_source` for a public set on disk (`svhn:test`), `@file_source` for files of the user's own
-(`npz:my/images.npz`), and `@noise_source` for images made to measure (`smooth`). A `shape` is that of the images the
-set has to match, or None for the set's own.
+(`npz:my/images.npz`), and `@noise_source` for images made to measure (`smooth`). A `shape` is the shape of the images
+that the set has to match, or None for the set's own.
 
 Besides, a folder NAME of sheets (see `formats.mosaic`) in the data folder is the set NAME: in place of the files of the
 public set of that name, or, where no source has the name, as a set of the user's own.
@@ -165,13 +165,13 @@ def open_set(
     """The image set of this name, in memory or, if it is a `StoredSet`, on disk; `names()` lists what there is.
 
     `split` is meant where the name has none. A source with a single split may be named without it. Noise takes its
-    image shape from `shape`, or that of `like`, and makes `count` images from `seed`, or as many as the name says:
+    image shape from `shape`, or the shape of `like`, and makes `count` images from `seed`, or as many as the name says:
     `smooth:5000`. Sets that come as photographs of
     all sizes are fitted to this shape; all others are what they are, and so is a set that lies in the data folder as
     sheets. `damaged="skip"` leaves out pictures of the user's own that cannot be read, which are otherwise refused.
     """
     if damaged not in get_args(Damage):
-        raise BadValue(f"damaged={damaged!r} is not known: choose 'refuse' or 'skip'")
+        raise BadValue(f"damaged must be 'refuse' or 'skip', not {damaged!r}")
     key, colon, rest = name.partition(":")
     entry = _entry(name)
     shape = like.shape if shape is None and like is not None else shape
@@ -226,7 +226,7 @@ def _read_sheets(name: str, split: str) -> ImageSet:
     try:
         stats = [(file.name, file.stat()) for file in mosaic.files(path)]
     except OSError as error:
-        raise NoAccess(f"cannot look at the sheets of {path}: {error.strerror or error}") from error
+        raise NoAccess(f"cannot read the sheets in {path}: {error.strerror or error}") from error
     return _kept_sheets(name, path, tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats))
 
 
@@ -248,14 +248,14 @@ def _entry(name: str) -> _Entry:
     if entry := _REGISTRY.get(key) or _own(key):
         return entry
     if not name:
-        raise UnknownName("there is no image set without a name: 'prood data list' shows what there is")
+        raise UnknownName("there is no image set without a name: 'prood data list' shows all")
     if Path(name).is_dir():
-        raise UnknownName(f"there is no image set '{name}', but a folder: say 'folder:{name}' for its pictures")
+        raise UnknownName(f"there is no image set '{name}', only a folder: write 'folder:{name}' for its pictures")
     if os.sep in key or Path(key).suffix:
-        raise UnknownName(f"there is no image set '{name}', nor a file: check its path")
+        raise UnknownName(f"there is no image set or file '{name}': check its path")
     near = get_close_matches(key, [source.name for source in names()], 1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    raise UnknownName(f"there is no image set '{name}': {hint}'prood data list' shows what there is")
+    raise UnknownName(f"there is no image set '{name}': {hint}'prood data list' shows all")
 
 
 def split_of(source: Source, asked: str | None, default: str | None = None) -> str:

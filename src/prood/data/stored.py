@@ -35,7 +35,7 @@ class Decoding(Reader, Protocol):
         """These rows, by all cores."""
 
     def kept(self, *, make: bool) -> Reader:
-        """The same images out of a cache, which is made now if there is none; else itself."""
+        """The same images out of a cache, which is made now if missing; itself if it needs no cache."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -44,9 +44,9 @@ class Prediction:
     """One entry per image. `prediction[3]` is the fourth image's `Answer`, and iterating gives all of them.
 
     `name` is the class's name, or its number where the names are not known; `p_in` = σ(g(x) + Δ). `score` is
-    log((c − 1/K)/(1 − c)) for the confidence c: the same order, but with digits where c rounds to 1. `p_value` is that
-    of the hypothesis that the image is in-distribution; None without a calibration. `probabilities` (N, K) are those of
-    all classes, that of the label being the confidence itself.
+    log((c − 1/K)/(1 − c)) for the confidence c: the same order, but exact where c rounds to 1. `p_value` belongs to
+    the hypothesis that the image is in-distribution; None without a calibration. `probabilities` (N, K) has every
+    class; the label's entry is the confidence itself.
 
     A bare discriminator knows no classes: the label is −1, the name "–", and `confidence`, what the threshold is
     compared with, is g.
@@ -118,7 +118,7 @@ class Certified:
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """What is proven about each image in the ball of radius `eps`. `proof[3]` is that of the fourth, as plain values.
+    """What is proven about each image in the ball of radius `eps`. `proof[3]` is the fourth image's, as plain values.
 
     No image in the ball (and in [0, 1]^d) gets a confidence above `upper_bound` (Eq. 4); of a bare discriminator, no g.
     """

@@ -32,7 +32,7 @@ class Calibration:
     """A threshold, what is guaranteed of it, and the scores that it comes from.
 
     With probability at least `level` over the draw of the calibration images, a new in-distribution image has a
-    confidence ≥ `threshold` with probability at least `accept`. `threshold` is that of the `index`-th smallest score
+    confidence ≥ `threshold` with probability at least `accept`. `threshold` belongs to the `index`-th smallest score
     (counted from 1), and `score` is the same on the scale log((c − 1/K)/(1 − c)), as are `scores`, sorted.
     """
 
@@ -90,7 +90,7 @@ class Calibration:
 def calibrated(scores: Floats, values: Floats, *, accept: float, level: float) -> Calibration:
     """The calibration by these scores, and by what is compared of the same images: their confidences."""
     if np.isnan(scores).any():
-        raise BadValue("a calibration score is NaN: look for the image, or the weight, that makes it so")
+        raise BadValue("a calibration score is NaN: check the images and the weights for NaN")
     k = order_statistic(len(scores), accept=accept, level=level)
     # Of the values on their own: the guarantee is about what is compared, and that is the confidence.
     threshold, ordered = threshold_at(values, accept, level), np.sort(scores)

@@ -78,7 +78,7 @@ class Detector:
         """The model, for those who need its classifier: a bare discriminator is refused."""
         if isinstance(self.model, ProoD):
             return self.model
-        raise Unsupported("the detector holds a discriminator and no joint model: make one with 'prood train prood'")
+        raise Unsupported("the detector holds only a discriminator: make a joint model with 'prood train prood'")
 
     @property
     def score(self) -> Score:
@@ -179,21 +179,23 @@ class Detector:
         *,
         radius: bool = False,
         batch: int = 64,
+        bound: bounds.Method = "best",
         **options: Unpack[bounds.Options],
     ) -> Proof:
-        """A bound of the confidence over the ball of radius `eps`, and whether all images in it are provably rejected.
+        """Bound the confidence over the ball of radius `eps`, and say whether all images in it are provably rejected.
 
-        `method` is "best" and `norm` "linf" by default. With `radius`, how far each image provably stays rejected is
-        searched up to the whole of [0, 1]^d: about twenty more bounds for each. Without a threshold there is only the
-        bound.
+        `bound` is the way of bounding, and `norm` is "linf" by default. With `radius`, the largest radius at which each
+        image provably stays rejected is searched, up to the whole of [0, 1]^d, by about twenty more bounds per image.
+        Without a threshold there is only the bound.
         """
+        options = {"method": bound, **options}
         asked, found, radii = radius_of(eps, options.get("norm", "linf")), [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
-            bound = self.upper_bound(stack, asked, **options)
-            found.append(bound)
+            highest = self.upper_bound(stack, asked, **options)
+            found.append(highest)
             if self.threshold is not None:
-                reach = self.certified_radius(stack, **options) if radius else np.full(len(bound), np.nan)
-                radii.append(self.rule.reach(reach, bound[:, None], [asked]))
+                reach = self.certified_radius(stack, **options) if radius else np.full(len(highest), np.nan)
+                radii.append(self.rule.reach(reach, highest[:, None], [asked]))
         reached = None if self.threshold is None else np.concatenate(radii)
         how = options.get("method", "best"), options.get("norm", "linf")
         return Proof(np.concatenate(found), self.rule, asked, *how, reached)
@@ -265,7 +267,7 @@ class Detector:
     def load(cls, path: Path | str, *, device: str | torch.device = "cpu", trust_code: bool = False) -> Detector:
         """What `save` wrote, or a run's folder, a model file or a shipped model, which have no calibration.
 
-        With `trust_code`, a TorchScript classifier in the folder may run; else it is refused.
+        With `trust_code`, a TorchScript classifier in the folder may run; without it, it is refused.
         """
         return files.load(cls, path, device=device, trust_code=trust_code)
 

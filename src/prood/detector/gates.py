@@ -54,15 +54,15 @@ class Schedule:
 def gate_of(schedule: Schedule, scores: Floats, in_logits: Floats) -> Gate:
     """The gate that spends as the schedule says on in-distribution images with these joint scores S and g + Δ.
 
-    At level q the threshold of g lies at the share s(q) of `in_logits`, and that of the confidence so that q is
-    rejected in all. The images are others than those that the final threshold comes from, or it is no promise.
+    At level q the threshold of g lies at the share s(q) of `in_logits`, and the threshold of the confidence so that q
+    is rejected in all. The final threshold must come from other images, or its guarantee does not hold.
     """
     if len(scores) != len(in_logits) or len(scores) < LEAST:
         raise BadValue(f"{len(scores)} images are too few for a gate: give {LEAST} or more of the in-distribution")
     if not (np.isfinite(scores).all() and np.isfinite(in_logits).all()):
-        raise Diverged("a score of these images is not finite: look for the weight that makes it so")
+        raise Diverged("the score of an image is not finite: check the weights for NaN and infinity")
     if in_logits.min() == in_logits.max():
-        raise Unsupported("the discriminator says the same about all of these images: it cannot be a gate")
+        raise Unsupported("g is equal on all images, so it cannot be a gate: train the discriminator again")
     if schedule.end == 0:
         return Gate()
     count, ordered, places = len(scores), np.sort(in_logits), np.arange(len(scores))
@@ -89,14 +89,14 @@ def schedule_of(provable: Spent) -> Schedule:
         return provable
     if provable is not None and not isinstance(provable, Real):
         points = "for the points default and strong use 'prood calibrate' or prood.studies.fit_schedule"
-        raise BadValue(f"provable is a share such as 0.3 or a Schedule, not {provable!r}: {points}")
+        raise BadValue(f"provable must be a share such as 0.3, or a Schedule, not {provable!r}: {points}")
     return Schedule(float(provable or 0.0))
 
 
 def ungated(model: ProoD) -> ProoD:
     """The same joint model without its gate."""
     if isinstance(model, Fusion):
-        raise Unsupported("the model's parts are fused by a curve, and it can have no gate: combine them anew")
+        raise Unsupported("a fused model cannot have a gate: make a joint model with 'prood combine'")
     return ProoD(model.classifier, model.discriminator, model.shift.item()).to(model.shift.device).eval()
 
 
@@ -106,7 +106,7 @@ def for_gate(count: int) -> NDArray[np.bool_]:
 
 
 def check_count(images: int) -> None:
-    """So many in-distribution images can make a gate and a threshold."""
+    """Refuse fewer in-distribution images than a gate and a threshold need."""
     if (images + 1) // 2 < LEAST:
         raise BadValue(f"a gate takes {2 * LEAST} in-distribution images, not {images}: give more, or leave it out")
 

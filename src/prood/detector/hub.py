@@ -43,7 +43,7 @@ def save(
 
 
 def found(name: str, revision: str | None) -> Path | str:
-    """A folder that `save` wrote, compared with its config.json; else the name of a repository."""
+    """A folder that `save` wrote, compared with its config.json, or the name of a repository."""
     place = Path(name)
     if place.is_dir():
         if revision is not None:

@@ -45,7 +45,7 @@ def read(images: Images, shape: Shape, *, batch: int) -> Iterator[Tensor]:
     Pictures are decoded when their turn comes, so a long list of paths needs no memory.
     """
     if batch < 1:
-        raise BadValue(f"a batch holds at least one image, not {batch}")
+        raise BadValue(f"batch must be at least 1, not {batch}")
     rows, start = iter(_rows(images, shape)), 0
     while some := list(islice(rows, batch)):
         stack = torch.stack([_pixels(row, shape) for row in some])
@@ -154,7 +154,7 @@ def _check_range(stack: Tensor, start: int) -> None:
     place = int((~good).nonzero()[0])
     low, high = stack[place].min().item(), stack[place].max().item()
     if low != low:
-        raise BadValue(f"image {start + place} has a pixel that is NaN: look where it comes from")
+        raise BadValue(f"image {start + place} has a pixel that is NaN: replace it, or leave out the image")
     where = f"image {start + place} has pixels from {low:g} to {high:g}"
     raise BadValue(f"{where}: they must lie in [0, 1]; divide bytes by 255, leave the normalisation to the model")
 

@@ -145,7 +145,7 @@ class Monitor:
 
     def observe(self, scores: Floats, accepted: NDArray[np.bool_]) -> Standing:
         if not np.isfinite(scores).all():
-            raise BadValue("a score is not a finite number: look for the image, or the weight, that makes it so")
+            raise BadValue("a score is not finite: check the images and the weights for NaN and infinity")
         with self._one:
             for start in range(0, len(scores), _STACK):
                 part = slice(start, start + _STACK)
@@ -228,11 +228,11 @@ class Monitor:
         except OSError as error:
             raise NoAccess(f"cannot read {file}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Damaged(f"{file} is not the state of a monitor ({error!r:.80}): remove it to begin anew") from None
+            raise Damaged(f"{file} is not the state of a monitor ({error!r:.80}): remove it to start over") from None
         if not fits:
-            raise Mismatch(f"{file} belongs to another calibration: remove it, or name another file, to begin anew")
+            raise Mismatch(f"{file} belongs to another calibration: remove it or name another file to start over")
         if asked is not None and asked != kept:
-            raise Mismatch(f"{file} was begun with false_alarms={kept:g}, not {asked:g}: remove it to begin anew")
+            raise Mismatch(f"{file} was begun with false_alarms={kept:g}, not {asked:g}: remove it to start over")
         self.false_alarms, self.counts = kept, np.array(counts, dtype=np.int64)
 
 

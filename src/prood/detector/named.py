@@ -75,5 +75,5 @@ def _still(path: Path) -> Image.Image:
     with warnings.catch_warnings(action="ignore"), Image.open(path) as opened, suppress(Exception):
         several = has_frames(opened)
     if several:
-        raise Unsupported(f"{path} has several frames or pages: save the one that is meant as a picture")
+        raise Unsupported(f"{path} has several frames or pages: save one of them as a picture")
     return picture

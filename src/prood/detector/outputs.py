@@ -19,7 +19,7 @@ def model_of(model: nn.Module, discriminator: Discriminator | None, shift: float
     """A joint model or a bare discriminator as it is, or the joint model of a classifier and a discriminator."""
     if isinstance(model, ProoD | Discriminator):
         if discriminator is not None or shift is not None:
-            raise BadValue("a joint model has its discriminator and its shift: give the classifier alone with others")
+            raise BadValue("this is a joint model already: pass the bare classifier to change the other parts")
         return model
     if not isinstance(model, nn.Module):
         raise BadValue(f"a detector is made from a model, not from {type(model)}: prood.load(…) or Detector.load(…)")
@@ -53,7 +53,7 @@ def outputs_over(model: ProoD | Discriminator, classes: int, stacks: Iterable[Te
     for stack in stacks:
         parts.append(outputs_of(model, stack))
         if np.isnan(parts[-1].scores).any():
-            raise Diverged("the model's confidence is NaN: look for the weight that makes it so")
+            raise Diverged("the model's confidence is NaN: check the weights for NaN and infinity")
     return Outputs(*(np.concatenate(some) for some in zip(*parts, strict=True)))
 
 

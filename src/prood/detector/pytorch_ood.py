@@ -70,7 +70,7 @@ class OutlierScore:
 
     def set_hyperparameters(self, **values: Any) -> OutlierScore:
         if values:
-            raise ValueError(f"there are no hyperparameters to set, such as {', '.join(values)}")
+            raise ValueError(f"a Prood detector has no hyperparameters to set, but got {', '.join(values)}")
         return self
 
 

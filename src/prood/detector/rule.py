@@ -23,7 +23,7 @@ _NO_THRESHOLD = "the detector has no threshold: call calibrate(images) with in-d
 class Rule:
     """Accept an image if its value is at least `threshold`, a float64 number; here alone a value meets a threshold.
 
-    The value of a joint model with `classes` classes is its confidence, that of a bare discriminator (`classes` is
+    The value of a joint model with `classes` classes is its confidence, the value of a bare discriminator (`classes` is
     None) is g itself. The bound of a ball's values follows from a bound of ḡ + Δ alone: a rule may use the classifier
     for images, and never for balls.
     """

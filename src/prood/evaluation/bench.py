@@ -22,13 +22,13 @@ from prood.evaluation.scores import Scores
 from prood.models import Score
 
 PIXELS = 2**23
-"""At most so many values in a batch of images, and never more than 250 images: an attack keeps dozens of copies."""
+"""Maximum values in a batch of images, which has 250 images at most: an attack keeps dozens of copies."""
 CERTIFIED = 16
 """Images certified at once on a CPU: linear bounds of many more take gigabytes, and longer, as no cache holds them."""
 
 
 def images_at_once(shape: Sequence[int]) -> int:
-    """So many images of this shape are in a batch."""
+    """The number of images of this shape in a batch."""
     return max(1, min(250, PIXELS // math.prod(shape)))
 
 
@@ -93,7 +93,7 @@ class Bench:
         known: Tensor | None = None,
         shelf: Shelf | None = None,
     ) -> list[Part]:
-        """This process's parts; with a shelf, those that lie there are not made again."""
+        """This process's parts; with a shelf, parts that lie there are reused."""
         before, world = 0, processes.world_size()
         share = world / self.options.attack.passes if self.options.attack else world
         parts = []
@@ -178,7 +178,7 @@ class Bench:
 
     def _bounds(self, images: Tensor, eps: float, watch: Callable[[int], None]) -> Tensor:
         """Certified bounds; `watch` is told how many images have one before each part but the first."""
-        method, found = self.options.method or "best", [torch.zeros(0, dtype=torch.float64, device=images.device)]
+        method, found = self.options.bound or "best", [torch.zeros(0, dtype=torch.float64, device=images.device)]
         for part in torch.split(images, len(images) if images.is_cuda else CERTIFIED):
             if len(found) > 1:
                 watch(CERTIFIED * (len(found) - 1))

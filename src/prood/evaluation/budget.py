@@ -37,7 +37,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.images is not None and self.minutes is not None:
-            raise BadValue("a number of images and minutes are two budgets: give one of --attack-limit and --minutes")
+            raise BadValue("--attack-limit and --minutes exclude each other: give one of them")
         if self.images is not None and self.images < 1:
             raise BadValue(f"at least 1 image is attacked, not {self.images}: --attacks none attacks none")
         if self.minutes is not None and not self.minutes > 0:
@@ -84,7 +84,7 @@ def _seconds_an_image(score: Score, options: EvaluateOptions, images: ImageSet, 
     found = torch.zeros(2, dtype=torch.float64, device=options.place)
     if processes.is_main():
         some = images.floats(list(range(min(TRIED, len(images))))).to(options.place)
-        method = options.method or "best"
+        method = options.bound or "best"
         score.upper_bound(some[:1], eps, method=method)  # the first one is slower
         began = time.perf_counter()
         score.upper_bound(some, eps, method=method)
@@ -116,7 +116,7 @@ def _begun(stored: Iterable[Evaluation], weights: str, attacks: str | None) -> l
 
 
 def budget_for(images: int | None, minutes: float | None, default_on: torch.device | None) -> Budget | None:
-    """The budget that was asked for; else, on a CPU, the default one, unless there is no device to have one on."""
+    """The budget that was asked for, or the default one on a CPU; None without a device."""
     if images is not None or minutes is not None:
         return Budget(images, minutes)
     return Budget(minutes=MINUTES) if default_on is not None and default_on.type == "cpu" else None

@@ -28,6 +28,7 @@ from prood.evaluation.sets import Inside, Outside, opened
 from prood.evaluation.verdicts import judged
 from prood.evaluation.words import PROVED
 from prood.models import Score, fingerprint, score_of
+from prood.models.confidence import renamed
 from prood.models.constancy import constant
 from prood.progress import Lines
 
@@ -67,7 +68,7 @@ def evaluate(
     `options`, or `keywords` by the names of its fields, say how: see `EvaluateOptions`. Under torchrun each process
     takes a part of the images. The model is moved to the device, and stays in eval mode.
     """
-    options = replace(options or EvaluateOptions(), **keywords)
+    options = replace(options or EvaluateOptions(), **renamed(keywords))
     if options.compile and options.place.type != "cuda":
         raise Unsupported("attacks are compiled for a GPU only: leave out --compile, or choose --device cuda")
     names = getattr(model, "classes", None)
@@ -131,7 +132,7 @@ def evaluate(
     verdicts = (judged(found[name], threshold, found[name].classes) for name in plan)
     asked = tuple(replace(one, trained_on=_trained_on(score, options)) for one in verdicts)
     if store and processes.is_main():
-        with suppress(OSError):  # what is there is also answered from a folder that may only be read
+        with suppress(OSError):  # a read-only folder still answers from stored results
             settle(store, asked)
     processes.barrier()  # what one process has stored, all find in the folder from now on
     return Results(asked)

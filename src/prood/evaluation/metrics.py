@@ -101,7 +101,7 @@ def roc(inside: Values, outside: Values) -> tuple[Floats, Floats]:
     """The points (P(h(z) ≥ t), P(h(x) ≥ t)) from (0, 0) to (1, 1), one for each distinct score t, falling.
 
     Between two points the curve goes right first, then up, since ties lose (in matplotlib `step(…, where="post")`).
-    The area under these steps, Σᵢ (fprᵢ₊₁ − fprᵢ)·tprᵢ, is `auc`; straight lines would have that of `auc_ties_half`.
+    The area under these steps, Σᵢ (fprᵢ₊₁ − fprᵢ)·tprᵢ, is `auc`; straight lines would have the area `auc_ties_half`.
     """
     inside, outside = np.sort(_read(inside)), np.sort(_read(outside))
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
@@ -161,7 +161,7 @@ def _read(values: Values) -> Floats:
     array = values.detach().cpu().double().numpy() if isinstance(values, Tensor) else values
     scores = np.asarray(array, dtype=np.float64).ravel()
     if not scores.size:
-        raise BadValue("a metric needs at least one in- and one out-distribution score")
+        raise BadValue("a metric needs at least one score from inside and one from outside")
     if np.isnan(scores).any():
         raise Diverged("a score is not a number: the model has diverged or its input was damaged")
     return scores

@@ -52,7 +52,7 @@ class Protocol:
 
 
 def protocols(evaluations: Iterable[Evaluation]) -> list[Protocol]:
-    """One for each model and benchmark that was evaluated; of several evaluations of a set, that of the most images."""
+    """One for each evaluated model and benchmark; among evaluations of a set, the one with the most images."""
     groups: dict[tuple[str, str], dict[str, Evaluation]] = {}
     inside = {one.inside: one for one in BENCHMARKS.values()}
     for one in evaluations:

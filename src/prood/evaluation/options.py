@@ -25,8 +25,8 @@ class EvaluateOptions:
     """What `evaluate` and `evaluate_run` take as keywords, as one object.
 
     `attacks` is a preset ("fast", "paper", "strong"), an attack, or None ("none"). `stop` says when the search for an
-    image may end (`goals`). `method` is that of the certified bounds, "best" by default. `limit` takes a seeded choice
-    of so many images of each out-distribution; the in-distribution is always used whole. `compile` is for attacks on a
+    image may end (`goals`). `bound` is the way of bounding, "best" by default. `limit` takes a seeded choice
+    of images from each out-distribution; the in-distribution is always used whole. `compile` is for attacks on a
     GPU: the passes of a search are compiled first, which takes half a minute.
 
     `threshold` is the one by which verdicts are stated, by default the joint model's own. It decides nothing else, nor
@@ -40,7 +40,7 @@ class EvaluateOptions:
 
     attacks: str | Attack | None = None
     stop: Stop = "auc"
-    method: Method | None = None
+    bound: Method | None = None
     limit: int | None = None
     seed: int = 0
     batch: int | None = None
@@ -57,7 +57,7 @@ class EvaluateOptions:
         """What is wrong is said now, not after hours."""
         if self.attacks == "none":
             object.__setattr__(self, "attacks", None)
-        for word, given, known in (("stopping rule", self.stop, Stop), ("bound method", self.method or "best", Method)):
+        for word, given, known in (("stopping rule", self.stop, Stop), ("bound", self.bound or "best", Method)):
             if given not in get_args(known):
                 raise UnknownName(f"unknown {word} {given!r}: choose one of {', '.join(get_args(known))}")
         if self.batch is not None and self.batch < 1:
@@ -77,7 +77,7 @@ class EvaluateOptions:
         """What of it decides the outcome, as an `Evaluation` keeps it."""
         return {
             "model": self.name,
-            "certificate": f"{self.method or 'best'}, float32",
+            "certificate": f"{self.bound or 'best'}, float32",
             "attacks": self.attacks if isinstance(self.attacks, str | None) else repr(self.attacks),
             "stop": self.stop if self.attacks else None,
             "limit": self.limit,
@@ -90,7 +90,7 @@ def radii_of(eps: float | str | Iterable[float | str]) -> list[float]:
     listed = parse_radii(eps) if isinstance(eps, str) else eps if isinstance(eps, Iterable) else [eps]
     radii = [checked_radius(radius) for radius in listed]
     if not radii:
-        raise BadValue("eps names no radius: give one or several, such as 0.01 or [0.01, 8 / 255]")
+        raise BadValue("eps is empty: give one or several radii, such as 0.01 or [0.01, 8 / 255]")
     return list(dict.fromkeys(radii))
 
 

@@ -1,6 +1,6 @@
 """What the processes of an evaluation have measured: a part for each batch, in a file that its process alone writes.
 
-Nobody waits for another while there is something to compute, and what is there is not computed again: a process reads
+No process waits while there is work, and stored parts are reused: a process reads
 its own parts. Whoever finds that none is missing puts them together.
 """
 
@@ -23,7 +23,7 @@ from prood.atomic import locked, replacing
 from prood.reading import check_sizes
 
 GALLERY = 6
-"""So many images with the highest attacked scores, and as many with the highest bounds, are kept to be shown."""
+"""Number of images with the highest attacked scores, and with the highest bounds, that are kept to be shown."""
 CLEAN, ATTACKED, CERTIFIED, SETTLED = range(4)
 
 

@@ -25,7 +25,7 @@ Row = tuple[float, float, float, float | None]
 
 @dataclass(frozen=True)
 class Point:
-    """Means over `sets` sets of other images: the share that is rejected, and the share of which it is proved.
+    """Means over `sets` sets of other images: the share that is rejected, and the share that is provably rejected.
 
     Proved is that every image within `eps` is rejected, too. `attacked` is the share that is rejected under attack, if
     all of these images were attacked. `accepted` is the share of the in-distribution.

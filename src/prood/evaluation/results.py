@@ -33,8 +33,8 @@ class Evaluation:
     `aauc` and `afpr95` are None where no attack was run, `accuracy` where the model does not classify. `proved90` is
     the share of images that are provably rejected when 90% of the in-distribution is accepted. Older files do not state
     it: ask for `value("proved90")`. At the model's own `threshold`, `accepted` is the share of the in-distribution that
-    is accepted, `passed` that of these images, and `proved` the share of them that is provably rejected. `intervals`
-    are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost.
+    is accepted, `passed` the share of these images, and `proved` the share of them that is provably rejected.
+    `intervals` are 95% bootstrap intervals by the name of the metric. `attack` says what the attack did and cost.
     """
 
     model: str
@@ -57,7 +57,7 @@ class Evaluation:
     proved: float | None = None
     accuracy: float | None = None
     trained_on: list[str] | None = None  # image sets of the model's training; None where it does not say
-    classes: int | None = None  # None for a score that is no confidence, such as a bare discriminator's
+    classes: int | None = None  # None for a score other than a confidence, such as a bare discriminator's
     certificate: str = ""  # method of the bound, and the arithmetic that it covers
     attacks: str | None = None
     stop: str | None = None

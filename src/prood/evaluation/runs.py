@@ -17,6 +17,7 @@ from prood.evaluation.options import LIMIT, EvaluateOptions
 from prood.evaluation.results import Results, read_results
 from prood.evaluation.sets import fitting_of, part_of
 from prood.models import load, model_path
+from prood.models.confidence import renamed
 from prood.models.files import title
 
 
@@ -36,7 +37,7 @@ def evaluate_run(
     A model that comes with Prood has no folder: its results go into runs/shipped/NAME. `folder` is another place.
     What is not given is what the run's recipe says in its table [evaluate]. Where that is silent, `inside` is the test
     split of what the model was trained on, `eps` the radius it was trained for, `limit` 1,000 images (0: all), and the
-    `method` of the certified bounds "best". The `attacks` are "fast" by default.
+    `bound` "best". The `attacks` are "fast" by default.
 
     `benchmark` is the name of one of OpenOOD's, such as "openood-cifar10": its sets are taken, whole, at radius 0 and
     without attacks, unless something else is asked for.
@@ -45,30 +46,30 @@ def evaluate_run(
     that are certified, without attacks, and one of as many as are attacked.
     """
     run = Path(run)
-    options = replace(options or EvaluateOptions(attacks=None if benchmark else "fast"), **keywords)
+    options = replace(options or EvaluateOptions(attacks=None if benchmark else "fast"), **renamed(keywords))
     folder = options.folder or _place(run)
     target = processes.device(None if options.device is None else str(options.device))
     processes.start(target)
     model, about = load(run, device=target)
-    planned = (about.recipe or {}).get("evaluate", {})
+    planned = renamed((about.recipe or {}).get("evaluate", {}))
     if benchmark is not None:
         planned, lists = {**planned, "limit": 0}, known_benchmark(benchmark)
         inside, outside, eps = inside or lists.inside, outside or lists.outside, eps or [0.0]
     outside = outside or planned.get("outside")
     if not outside:
-        raise NotFound(f"the recipe of {run} names no test out-distributions: name some with --out")
+        raise NotFound(f"the recipe of {run} names no test out-distributions: name some with --outside")
     eps = eps or planned.get("eps") or ([about.eps] if about.eps is not None else None)
     if eps is None:
         raise NotFound(f"{run} was not trained for a radius: give one with --eps")
     inside = inside or counterpart(about.inside)
     if inside is None:
-        raise NotFound(f"{run} does not say which test set belongs to its in-distribution: name it with --in")
+        raise NotFound(f"{run} does not say which test set belongs to its in-distribution: name it with --inside")
     reuse, place = options.reuse, (about.recipe or {}).get("discriminator_run")
     if not reuse and place:  # what was evaluated of the discriminator; where that is damaged, it is computed again
         with suppress(ProodError):
             reuse = read_results(place)
     limit = planned.get("limit", LIMIT) if options.limit is None else options.limit  # 0 is none
-    options = replace(options, limit=limit or None, method=options.method or planned.get("method"), reuse=reuse)
+    options = replace(options, limit=limit or None, bound=options.bound or planned.get("bound"), reuse=reuse)
     options = replace(options, device=target, name=run.resolve().name, folder=folder)
     options = replace(options, threshold=about.threshold if options.threshold is None else options.threshold)
     options = replace(options, trained_on=tuple(about.data) or None)
@@ -99,7 +100,7 @@ def _place(run: Path) -> Path:
     if run.is_dir():
         return run
     if run.exists() or not model_path(run).is_file():
-        raise NotFound(f"{run} is neither the folder of a run nor a shipped model: results are written into a folder")
+        raise NotFound(f"{run} is neither the folder of a run nor a shipped model: check its path")
     return Path("runs") / "shipped" / title(run)
 
 
@@ -118,7 +119,7 @@ def gather(folders: Sequence[Path | str]) -> Results:
         found |= {place.resolve(): results for place in places if (results := read_results(place)) is not None}
     if not found:
         names = " ".join(map(str, folders))
-        raise NotFound(f"nothing was evaluated yet: make results with 'prood evaluate {names} --out NAME'")
+        raise NotFound(f"nothing was evaluated yet: make results with 'prood evaluate {names} --outside NAME'")
     titles = _told_apart(found)
     named = (replace(one, model=titles[place, one.model]) for place, results in found.items() for one in results)
     return Results(tuple(named))
@@ -131,7 +132,7 @@ def _told_apart(found: Mapping[Path, Results]) -> dict[tuple[Path, str], str]:
         places = [place for place, results in found.items() if any(one.model == name for one in results)]
         paths = {place: place.parent if place.name == name else place for place in places}
         if len(set(paths.values())) < len(paths):
-            raise Mismatch(f"two of these results are of a model {name!r} in {places[-1]}: name one of them")
+            raise Mismatch(f"two results in {places[-1]} belong to a model {name!r}: name only one of them")
         kept = 0 if len(places) == 1 else 1
         while len({path.parts[-kept:] for path in paths.values()}) < len(paths):
             kept += 1

@@ -55,13 +55,13 @@ class Scores:
 def _check(scores: Scores) -> None:
     """A ValueError for what no evaluation has written: one number for each image, and pictures for some of them."""
     if not all(isinstance(values, np.ndarray) for name, values in vars(scores).items() if name != "attacked"):
-        raise ValueError("a member is no array")  # but is given out as its bytes
+        raise ValueError("a member is not an array")  # but is given out as its bytes
     for name in ("inside", "clean", "certified", "attacked"):
         values = getattr(scores, name)
         if values is not None and not (
             isinstance(values, np.ndarray) and values.dtype.kind == "f" and values.ndim == 1
         ):
-            raise ValueError(f"{name} is no list of numbers")
+            raise ValueError(f"{name} is not a list of numbers")
     count = len(scores.clean)
     if any(values is not None and len(values) != count for values in (scores.certified, scores.attacked)):
         raise ValueError("there is not one number for each image")
@@ -69,7 +69,7 @@ def _check(scores: Scores) -> None:
     if places.dtype.kind != "i" or places.ndim != 1 or not ((places >= 0) & (places < count)).all():
         raise ValueError("its gallery shows other images")
     if any(one.dtype != np.uint8 or one.ndim != 4 or len(one) != len(places) for one in pictures):
-        raise ValueError("its gallery is no list of pictures")
+        raise ValueError("its gallery is not a list of pictures")
 
 
 NAMES = tuple(item.name for item in fields(Scores))

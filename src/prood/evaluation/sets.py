@@ -54,5 +54,5 @@ def _gathered(name: str, given: ImageSet | Iterable[Any], labelled: bool = True)
         return given
     if isinstance(given, Tensor | np.ndarray) or not isinstance(given, Iterable | Dataset):
         fault = f"{name} is an image set, the name of one, or batches of images, not {type(given).__name__}"
-        raise BadValue(f"{fault}: give 'digits:test', say")
+        raise BadValue(f"{fault}: write a name with a split, such as 'digits:test'")
     return gathered(name, given, labelled=labelled)

@@ -14,7 +14,7 @@ def judged(one: Evaluation, threshold: float | None, classes: int | None) -> Eva
     """The evaluation with the shares at this threshold, as a detector decides: an image is accepted at or above it.
 
     `classes` is None where scores themselves are compared, as g of a bare discriminator. A threshold may be set anew
-    after the scores were made: it decides nothing about them, and is no part of an evaluation's identity.
+    after the scores were made: it decides nothing about them, and does not belong to an evaluation's identity.
     """
     if threshold == one.threshold and (threshold is None or one.accepted is not None):
         return one

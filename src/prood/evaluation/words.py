@@ -22,7 +22,7 @@ def percent(fraction: float) -> str:
 
 
 def radius_text(eps: float) -> str:
-    """'8/255' for a radius that is a number of grey levels and has no short decimal form; else the decimal form."""
+    """'8/255' for whole grey levels without a short decimal form; otherwise the decimal form."""
     levels = round(255 * min(eps, 1.0))  # a radius above 1 reaches every image, and may be too large to multiply
     short = abs(float(f"{eps:.4g}") - eps) <= 1e-9 * abs(eps)
     return f"{levels}/255" if levels > 0 and abs(255 * eps - levels) < 1e-6 and not short else f"{eps:g}"

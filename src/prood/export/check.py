@@ -22,7 +22,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Agreement:
-    """The largest differences between ONNX Runtime and torch, over so many images."""
+    """The largest differences between ONNX Runtime and torch, over `images` images."""
 
     images: int
     probabilities: float

@@ -70,7 +70,7 @@ class Gating(Scaling):
         return torch.minimum(super().forward(x), x.double())
 
     def bound(self, x: Tensor) -> Tensor:
-        """As that of a scale, and at most x, as λ is."""
+        """The bound of a scale, and at most x, as λ is."""
         return torch.minimum(super().bound(x), x)
 
     def limit(self, exact: Tensor, confidence: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """What each operator of a trace is in ONNX.
 
-Numbers take the type of the result, or of what they meet. Sizes that depend on the number of images are left open.
+Numbers take the type of the result or of the other operand. Sizes that depend on the number of images are left open.
 """
 
 from collections.abc import Callable

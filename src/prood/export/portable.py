@@ -32,6 +32,6 @@ class Portable(TorchFunctionMode):
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """σ(x) with all its digits, however small: that of the runtime is 1 − σ(−x) below zero, and 0 from −37 on."""
+    """σ(x) with all its digits, however small: the runtime's is 1 − σ(−x) below zero, and 0 from −37 on."""
     small = torch.exp(-x.abs())
     return torch.where(x < 0, small, 1.0) / (1 + small)

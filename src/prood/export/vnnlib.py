@@ -64,7 +64,7 @@ class VnnLib:
     def __post_init__(self) -> None:
         checked_radius(self.eps)
         if self.version not in get_args(Version):
-            raise BadValue(f"VNN-LIB {self.version} is not known: choose {' or '.join(get_args(Version))}")
+            raise BadValue(f"unknown VNN-LIB version {self.version}: choose {' or '.join(get_args(Version))}")
         if self.timeout < 1:
             raise BadValue(f"an instance may take 1 second or more, not {self.timeout}")
 
@@ -103,7 +103,7 @@ def export_vnnlib(detector: Detector, images: Images, folder: Path | str, how: V
                 lines.writerow([NETWORK, file, how.timeout])
                 listed.append({"file": file, "image": name, "g": value})
         if not listed:
-            raise BadValue("there are no images to make instances of: name a set or pictures")
+            raise BadValue("the set has no images: name one with images to make instances")
         difference = check_network(network, detector.discriminator, torch.stack(seen))
         write_text(aside / INSTANCES, rows.getvalue())
         stated_here = {"eps": how.eps, "norm": "linf", "vnnlib": how.version, "threshold": detector.threshold}
@@ -122,7 +122,7 @@ def thresholds(detector: Detector) -> tuple[float, ...]:
 
 
 def _on_scale(scale: Any, x: Tensor) -> Tensor:
-    """A bound of one member as that of the committee, where no other is less."""
+    """A bound of one member as the committee's, where no other is less."""
     return flushed(scale(flushed(x)).float())
 
 

@@ -59,7 +59,7 @@ def export(
     if path.suffix != ".onnx":
         raise BadValue(f"the file must be called something.onnx, not {path.name}")
     if path.is_dir() or (path.exists() and not overwrite):
-        raise AlreadyThere(f"there is something at {path} already: choose another name, or say overwrite")
+        raise AlreadyThere(f"{path} already exists: choose another name or pass --overwrite")
     detector, facts = _detector(model)
     with on_cpu(detector):
         proto = build(detector, opset, facts)
@@ -77,7 +77,7 @@ def _detector(model: Detector | ProoD | Path | str) -> tuple[Detector, dict[str,
     detector = model if isinstance(model, Detector) else Detector(model)
     joint = detector.joint()
     if isinstance(joint, Rescored) and not isinstance(joint, Gated):
-        raise Unsupported("a fused model cannot be exported yet: export a joint model, of 'prood combine' say")
+        raise Unsupported("a fused model cannot be exported: export a joint model from 'prood combine'")
     facts |= {
         "version": __version__,
         "image": json.dumps(detector.shape),
@@ -133,7 +133,7 @@ def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
     parts = [part.facts for part in wrapped_parts(classifier)]
     for facts in parts:  # what torch sees nothing of, or only with one number of images
         if facts.kind == "onnx":
-            raise Unsupported(f"a wrapped ONNX classifier cannot be exported, torch does not see into it: {_AGAIN}")
+            raise Unsupported(f"a wrapped ONNX classifier cannot be exported, as torch cannot trace it: {_AGAIN}")
         if facts.batch is not None:
             raise Unsupported(
                 f"the wrapped classifier takes batches of {facts.batch} only, and the exported file has to take any: "
@@ -157,7 +157,7 @@ def classifier_model(classifier: nn.Module, images: Tensor, opset: int) -> Any:
         hint = f"; {_AGAIN}" if any(facts.kind == "torchscript" for facts in parts) else ""
         raise Unsupported(f"torch cannot export the classifier to ONNX: {_bottom(error)}{hint}") from None
     if not model.graph.output[0].type.tensor_type.shape.dim[0].dim_param:
-        raise Unsupported("the classifier takes the number of images for a constant: say x.shape[0] in place of len(x)")
+        raise Unsupported("the export fixed the number of images: write x.shape[0] instead of len(x) in the classifier")
     return compose.add_prefix(model, "classifier/", rename_inputs=False, rename_outputs=False)
 
 

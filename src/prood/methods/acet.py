@@ -16,8 +16,8 @@ class ACET(Adversarial):
 
     The paper (Hein, Andriushchenko and Bitterwolf, CVPR 2019) has weight λ = 1. The maximum over u is a gradient
     attack's, so nothing is proved: the score is the classifier's confidence, and its bound +∞. There the
-    out-distribution is noise (permuted and smoothed images); here it is that of every other method. Both batches go
-    through the network together, as in outlier exposure.
+    out-distribution is noise (permuted and smoothed images); here it is the out-distribution of every other method.
+    Both batches go through the network together, as in outlier exposure.
     """
 
     name = "acet"

@@ -25,8 +25,8 @@ from prood.models.mixtures import GAP, Mixture, MixtureRatio
 class CCU(Objective):
     """−log p(y|x) − weight · 1/K Σ_l log p(l|z) − likelihood/d · ( log p(x) + weight · log p(z) ).
 
-    p(y|x) is that of `models.MixtureClassifier`, p(x) = ½·p(x|in) + ½·p(x|out) the mixtures' density on d pixel values,
-    and the score is the confidence. Before training, the metric becomes that of the in-distribution's covariance,
+    p(y|x) comes from `models.MixtureClassifier`, p(x) = ½·p(x|in) + ½·p(x|out) the mixtures' density on d pixel values,
+    and the score is the confidence. Before training, the metric becomes the one of the in-distribution's covariance,
     eigenvalues below `floor` times the largest raised to that, and the mixtures start from a clustering. The paper
     does not divide log p(x) by d: we do, so that its gradients have the size of the others'.
     """
@@ -107,7 +107,7 @@ def _cluster(part: Mixture, points: Tensor) -> Tensor:
     sizes = nearest.bincount(minlength=count)
     within = torch.zeros(count, dtype=points.dtype, device=points.device).index_add_(0, nearest, squares)
     overall = within.sum() / len(points)
-    # A cluster of few points has hardly any spread of its own: as if it had ten more with that of all.
+    # A cluster of few points has hardly any spread of its own: it gets ten more with the spread of all points.
     variance = (within + 10 * overall) / (sizes + 10) / dimension
     part.centres.copy_(centres)
     part.log_weights.copy_(((sizes + 1) / (len(points) + count)).log())

@@ -68,7 +68,9 @@ def register(kind: M) -> M:
     if lacking:
         raise BadValue(f"{kind.__name__} is not a method yet: declare {' and '.join(lacking)} in the class")
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", kind.name) or kind.name in ("classifier", "combine", "fuse"):
-        raise BadValue(f"{kind.name!r} is no name: take a word in lower case, not classifier, combine or fuse")
+        raise BadValue(
+            f"{kind.name!r} cannot name a method: take another word in lower case, not classifier, combine or fuse"
+        )
     if "__dataclass_params__" not in vars(kind):
         raise BadValue(f"{kind.__name__} is not a dataclass: write @dataclass(frozen=True) below @register")
     for item in fields(kind):

@@ -62,7 +62,8 @@ class CertifiedClassifier(nn.Module):
 
         By intervals with the last layer merged (`method="ibp"`, GOOD's own), by planes that are passed back to the
         image ("crown-ibp"), or the smaller of both, which is also what the tighter methods give here. Sound arithmetic
-        covers the rounding of f_k and of f_l, each by itself. A ball of another norm lies inside that of the maximum.
+        covers the rounding of f_k and of f_l, each by itself. A ball of another norm lies inside the ball of the
+        maximum norm.
         """
         check_options(eps, **options)
         sound = options.get("arithmetic", "sound") == "sound"
@@ -85,7 +86,7 @@ class CertifiedClassifier(nn.Module):
         first, second = (one_hot == 0).nonzero().T
         signs = one_hot[first] - one_hot[second]
         found = torch.empty(count * len(signs), dtype=torch.float64, device=signs.device)
-        size = 512 if linear else max(1, 2**24 // hidden.radius[0].numel())  # so many planes are passed back at once
+        size = 512 if linear else max(1, 2**24 // hidden.radius[0].numel())  # planes that are passed back at once
         for rows in torch.split(torch.arange(len(found), device=signs.device), size):
             slope = signs[rows % len(signs)]
             plane = pull_last(bounds.Plane(slope, torch.zeros_like(slope[:, 0]), owner=rows // len(signs)))

@@ -80,7 +80,7 @@ def small(
         raise ValueError(f"width = {width} must be at least 1")
     channels = len(mean) if channels is None else channels
     if not 0 < channels < 2**20:
-        raise ValueError(f"channels = {channels} is no number of channels")
+        raise ValueError(f"channels must be 1 or more, not {channels}")
     mean, std = (list(values) * channels if len(values) == 1 else values for values in (mean, std))
     if len(mean) != channels:
         raise ValueError(f"{len(mean)} means are not one for each of {channels} channels")

@@ -63,10 +63,10 @@ class Committee(Discriminator):
         if len(members) < 2 or not all(isinstance(one, Discriminator) for one in members):
             raise BadValue(f"a committee has two discriminators or more as its members, not {len(members)}")
         if any(isinstance(one, Committee) for one in members):
-            raise Unsupported("a committee cannot be a member of another one: give its members themselves")
+            raise Unsupported("a committee cannot be a member of a committee: give its members instead")
         shapes = sorted({one.image for one in members if hasattr(one, "architecture")})
         if len(shapes) > 1:
-            raise BadValue(f"the members of a committee take the same images, not those of {shapes[0]} and {shapes[1]}")
+            raise BadValue(f"the members of a committee take images of one shape, not {shapes[0]} and {shapes[1]}")
         scales = [Rising()] * len(members) if scales is None else scales
         if len(scales) != len(members):
             raise BadValue(f"a committee has a scale for each of its {len(members)} members, not {len(scales)}")
@@ -87,11 +87,11 @@ class Committee(Discriminator):
 
     @property
     def last(self) -> NegativeLinear:
-        raise Unsupported("a committee has no last layer of its own: ask its members")
+        raise Unsupported("a committee has no last layer: use the layers of its members")
 
     @property
     def network(self) -> nn.Sequential:
-        raise Unsupported("a committee is not one row of layers: ask its members")
+        raise Unsupported("a committee is not an nn.Sequential: use the layers of its members")
 
     @property
     def ceiling(self) -> float:
@@ -114,7 +114,7 @@ class Committee(Discriminator):
         threshold: float | Tensor | None = None,
         **options: Unpack[bounds.Options],
     ) -> Tensor:
-        """min mᵢ(ḡᵢ); infinite where a member may overflow, for its NaN would be that of all.
+        """min mᵢ(ḡᵢ); infinite where a member may overflow, for its NaN would become everyone's.
 
         By the methods that stop, a member is asked only about images that none before it decided.
         """
@@ -163,7 +163,7 @@ def committee_of(
         if not np.isfinite(one).all():
             raise Diverged(f"g of member {number} is not finite on one of these images: train it again")
         if one.min() == one.max():
-            raise Unsupported(f"member {number} says the same about all of these images: leave it out")
+            raise Unsupported(f"g of member {number} is equal on all images: leave it out")
     ordered, places = [np.sort(one) for one in seen], np.arange(count)
     knots: list[list[float]] = []
     values: list[float] = []

@@ -70,8 +70,9 @@ def checked_threshold(threshold: float) -> float:
 
 
 def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """By the words of today: `tpr` became `accept` and `confidence` `level`. The old ones stay for one version."""
-    return {{"tpr": "accept", "confidence": "level"}.get(name, name): value for name, value in values.items()}
+    """The values under their present names; former names stay for one version."""
+    former = {"tpr": "accept", "confidence": "level", "method": "bound"}
+    return {former.get(name, name): value for name, value in values.items()}
 
 
 def threshold_at(scores: Floats, accept: float, level: float | None = None) -> float:

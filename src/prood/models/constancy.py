@@ -14,7 +14,7 @@ ADVICE = "a longer eps_ramp and kappa_ramp, a smaller learning rate"
 
 
 def constant(model: nn.Module) -> str | None:
-    """One sentence, if g of this discriminator or joint model is the same on all of `patterns`; else None."""
+    """One sentence, if g of this discriminator or joint model is equal on all `patterns`, or None."""
     g = model if isinstance(model, Discriminator) else getattr(model, "discriminator", None)
     if not isinstance(g, Discriminator) or not hasattr(g, "architecture"):  # else of unknown image shape
         return None

@@ -102,7 +102,7 @@ def load(
 ) -> tuple[nn.Module, Metadata]:
     """The model, in eval mode and float32, and its metadata; from a file, a run's folder or by a shipped name.
 
-    With `trust_code`, a TorchScript classifier in the run's folder may run; else it is refused.
+    With `trust_code`, a TorchScript classifier in the run's folder may run; without it, it is refused.
     """
     metadata, tensors = _read(path, tensors=True)
     model = build(metadata.architecture)
@@ -143,7 +143,7 @@ def _read(path: Path | str, *, tensors: bool) -> tuple[Metadata, dict[str, Tenso
             written = opened.metadata() or {}
             values = {name: opened.get_tensor(name) for name in opened.keys()} if tensors else {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise Damaged(f"{file} is damaged or no safetensors file ({error}): copy or train it again") from None
+        raise Damaged(f"{file} is damaged or not a safetensors file ({error}): copy or train it again") from None
     if KEY not in written:
         raise Damaged(f"{file} was not written by Prood: it lacks the description of its model")
     return _parse(written[KEY], file, values if tensors else None), values

@@ -73,7 +73,7 @@ class Rescored(ProoD):
     """A joint model of Eq. 3 with another score than its own, one that never exceeds g + Δ (`scored`).
 
     Its classifier has f's classes in f's order, but says otherwise how sure it is. Eq. 4 holds for every classifier, so
-    the certificate is that of the joint model.
+    the joint model's certificate holds.
     """
 
     def classified(self, logits: Tensor, in_logit: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class Rescored(ProoD):
 class Gated(Rescored):
     """The joint model whose score is min(S, λ(g + Δ)), with S its own and λ a `Gate`.
 
-    Its confidence is that of the joint model, or what λ(g + Δ) allows where that is less; accuracy, classes and the
+    Its confidence is the joint model's, capped by λ(g + Δ); accuracy, classes and the
     order of the classes are the classifier's. As S ≤ g + Δ and λ does not fall, λ(ḡ + Δ) bounds the score over a ball:
     Eq. 4 with λ(ḡ + Δ) in the place of ḡ + Δ. It uses nothing of the classifier.
     """

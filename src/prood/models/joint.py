@@ -68,7 +68,7 @@ def product_logit(s: Tensor, g: Tensor) -> Tensor:
     minimum of s and g + Δ. No infinity makes it NaN.
     """
     s, g = s.double(), g.double()
-    both = -s.clamp(-1e300, 1e300) - g.clamp(-1e300, 1e300)  # ∞ − ∞ is no number
+    both = -s.clamp(-1e300, 1e300) - g.clamp(-1e300, 1e300)  # ∞ − ∞ is NaN
     return torch.minimum(-torch.logaddexp(torch.logaddexp(-s, -g), both), g)
 
 
@@ -79,8 +79,8 @@ class ProoD(nn.Module):
     Δ of Eq. 9. The order of the classes is the classifier's; `predict` takes it from there. Beside a classifier that
     `open_classifier` opened for larger images, the discriminator is enlarged: it averages them first.
 
-    `about` is what the file says that `prood.load` read the model from. It is no part of the weights: `fingerprint`
-    does not cover it, and `save` writes only the facts that it is given.
+    `about` is what the file says that `prood.load` read the model from. It does not belong to the weights:
+    `fingerprint` does not cover it, and `save` writes only the facts that it is given.
     """
 
     shift: Tensor
@@ -161,7 +161,7 @@ class ProoD(nn.Module):
         check_logits(logits)
         found = confidence_of(self.scored(logits, self.in_logit(images)), logits.shape[1])
         if found.isnan().any():
-            raise Diverged("the model's confidence is NaN: look for the weight that makes it so, or that overflows")
+            raise Diverged("the model's confidence is NaN: check the weights for NaN, infinity and huge values")
         return found
 
     def predict(self, images: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ def words_of(size: object, sizes: Mapping[str, str] = SIZES, *, kind: str = "dis
     What is neither is refused with one line; the images that it is for are not known here.
     """
     if not isinstance(size, str) or not size.split():
-        raise BadValue(f"the size of a {kind} is a text such as '{next(iter(sizes))}', not {size!r}")
+        raise BadValue(f"the size of a {kind} must be a text such as '{next(iter(sizes))}', not {size!r}")
     given = size.split()
     if given[-1] in sizes:
         given[-1:] = sizes[given[-1]].split()
@@ -76,7 +76,7 @@ def words_of(size: object, sizes: Mapping[str, str] = SIZES, *, kind: str = "dis
         raise BadValue(f"the size {size!r:.80} of a {kind} has the word {wrong!r:.40}: a word is {_MEANING}")
     flat = [word.startswith("fc") for word in given]
     if not flat[-1] or flat != sorted(flat):
-        raise BadValue(f"the size {size!r:.80} of a {kind} must end in its linear layers, such as '… 64 fc128'")
+        raise BadValue(f"the size {size!r:.80} of a {kind} must end in linear layers, such as '… 64 fc128'")
     return tuple(given)
 
 

@@ -79,7 +79,7 @@ def find(given: Path | str) -> Path:
     try:
         str(file).encode()
     except UnicodeEncodeError:  # safetensors takes no other names
-        raise Unsupported(f"the name {file} is no text in UTF-8: rename the file, or its folder") from None
+        raise Unsupported(f"the name {file} is not valid UTF-8: rename the file, or its folder") from None
     try:
         file.open("rb").close()  # what may not be read looks missing to safetensors
     except OSError as error:

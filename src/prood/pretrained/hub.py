@@ -71,13 +71,13 @@ def check(folder: Path, name: str) -> None:
     file = folder / CONFIG_FILE
     advice = "push it with Detector.push_to_hub, or write it with Detector.save_pretrained"
     if not file.is_file():
-        raise NotFound(f"{name} holds no model of Prood, it has no {CONFIG_FILE}: {advice}")
+        raise NotFound(f"{name} does not hold a Prood model, as it lacks {CONFIG_FILE}: {advice}")
     try:
         about = json_of(text(file, _LARGEST))
     except ValueError as error:
         raise Damaged(f"the {CONFIG_FILE} of {name} cannot be read ({error}): download it again") from None
     if not isinstance(about, dict) or about.get("library_name") != LIBRARY:
-        raise NotFound(f"{name} holds no model of Prood, its {CONFIG_FILE} is another library's: {advice}")
+        raise NotFound(f"{name} does not hold a Prood model, as another library wrote its {CONFIG_FILE}: {advice}")
     listed, form = about.get("files"), about.get("format")
     if not isinstance(form, int) or not isinstance(listed, dict) or "model.safetensors" not in listed:
         raise Damaged(f"the {CONFIG_FILE} of {name} does not list its files: write it again")
@@ -87,7 +87,7 @@ def check(folder: Path, name: str) -> None:
         raise Damaged(f"{name} has the file {extra[0]}, which its {CONFIG_FILE} does not list: write it again")
     for one, expected in listed.items():
         if not any(PurePath(one).match(pattern) for pattern in PATTERNS) or PurePath(one).name != one:
-            raise Damaged(f"the {CONFIG_FILE} of {name} lists {one!r}, which is no file of a model: do not use it")
+            raise Damaged(f"the {CONFIG_FILE} of {name} lists {one!r}, which does not belong to a model: do not use it")
         try:
             found = hashlib.sha256(content(folder / one)).hexdigest()
         except OSError as error:
@@ -120,7 +120,7 @@ def in_one_line(name: str) -> Iterator[None]:
         kind = NoAccess if status in (401, 403) else Unreachable
         raise kind(f"the Hub refuses {name} ({first_line(error)}): run 'hf auth login', or try again later") from None
     except errors.HFValidationError as error:
-        raise BadValue(f"{name} is no name that the Hub takes ({first_line(error)}): write USER/NAME") from None
+        raise BadValue(f"{name} is not a valid name on the Hub ({first_line(error)}): write USER/NAME") from None
     except Exception as error:  # of the HTTP library below the client, which is another one in each version
         raise Unreachable(f"the Hub cannot be reached for {name} ({first_line(error)}): check the network") from None
 

@@ -54,9 +54,9 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "## How to load it",
         f'```python\nimport prood\n\nmodel = prood.load("{name or published.inside}")\n```',
         "## What was measured",
-        "In percent. AUC, GAUC and AAUC: of the images as they are, proved for every image within ε, and under attack; "
-        "FPR, GFPR and AFPR likewise, at a threshold that 95% of the in-distribution pass. Where fewer images were "
-        "attacked than certified, AAUC may lie below GAUC."
+        "In percent. AUC ranks the clean images, GAUC holds for every image within ε, AAUC was found by attacks. FPR, "
+        "GFPR and AFPR are the same about false positives, at a threshold that accepts 95% of the in-distribution. If "
+        "fewer images were attacked than certified, AAUC may lie below GAUC."
         + (f" Proved at 95, 90 and 80%: {VERDICTS}" if states_verdicts(published.evaluations) else ""),
         _measured(published),
         *(escaped(text) for text in _verdicts(published)),

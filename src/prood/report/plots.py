@@ -40,7 +40,7 @@ def check_packages() -> None:
 
 @contextmanager
 def figure(file: Path, width: float = 7.0, height: float = 4.2) -> Iterator[Figure]:
-    """An empty figure of so many inches in the common style, which is an SVG file when the block ends.
+    """An empty figure of this size in inches, in the common style; an SVG file when the block ends.
 
     It is written without a date, so that the same figure has the same bytes.
     """

@@ -23,7 +23,7 @@ RESTARTS = 3
 
 @dataclass(frozen=True)
 class Pool:
-    """So many actors, each with its share of a GPU (0.25: four share one), and decoding tasks ahead of each."""
+    """Number of actors, each one's share of a GPU (0.25: four share one), and decoding tasks ahead of each."""
 
     actors: int
     gpus: float = 0.0
@@ -79,7 +79,7 @@ def run(job: Job, scorer: Scorer, numbers: Sequence[int], progress: Progress, *,
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # of a kind of its own for each way to fail, some of them plain
             fault = f"Ray cannot be started or reached ({first_line(error)})"
-            raise Unsupported(f"{fault}: look at RAY_ADDRESS, or use --engine local") from None
+            raise Unsupported(f"{fault}: check RAY_ADDRESS, or use --engine local") from None
     try:
         # An actor that held a processor might hold the last one, and its decoding tasks would wait forever.
         options: dict[str, Any] = {"num_cpus": 0, "num_gpus": pool.gpus, "scheduling_strategy": "SPREAD"}
@@ -96,7 +96,7 @@ def run(job: Job, scorer: Scorer, numbers: Sequence[int], progress: Progress, *,
         raise
     except ray.exceptions.RayActorError as error:
         fault = f"Ray has lost an actor {RESTARTS} times ({first_line(error)})"
-        raise ProodError(f"{fault}: give it fewer --workers; the same command goes on where it stands") from None
+        raise ProodError(f"{fault}: give it fewer --workers; then run the same command to continue") from None
     finally:
         if started:
             ray.shutdown()

@@ -113,7 +113,7 @@ class _Pool:
         if self._deaths[worker.shard] >= DEATHS:
             how = f"exit code {worker.process.exitcode}" if worker.process.exitcode != -signal.SIGKILL else "killed"
             fault = f"{DEATHS} processes ended at shard {worker.shard} ({how}), perhaps for want of memory"
-            raise ProodError(f"{fault}: give fewer --workers; the same command goes on where it stands")
+            raise ProodError(f"{fault}: give fewer --workers; then run the same command to continue")
         self._progress.back(worker.images, worker.errors)
         self._waiting.append(worker.shard)
         self._start()

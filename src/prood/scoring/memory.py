@@ -12,7 +12,7 @@ from prood.detector import Detector
 from prood.models.wrapped import wrapped_parts
 
 MOST = 256
-"""More images at a time are no faster on a CPU, and hardly on a GPU."""
+"""More images at a time do not help on a CPU, and hardly on a GPU."""
 BOUNDED = 6
 """A bound keeps boxes and planes where a forward pass has one number."""
 PROGRAM = 200
@@ -46,7 +46,7 @@ def _values(detector: Detector) -> int:
 
 @contextmanager
 def limited(threads: int | None) -> Iterator[None]:
-    """Torch with so many threads, for a while."""
+    """Torch with this number of threads, within the block."""
     before = torch.get_num_threads()
     if threads is None or threads == before:
         yield

@@ -38,7 +38,7 @@ def column_of(names: Sequence[str], asked: str | None) -> str:
         if name in names:
             return name
     looked = f"column {asked!r}" if asked else f"columns {', '.join(COLUMNS)}"
-    raise Mismatch(f"no {looked} among {', '.join(names) or 'no columns'}: name the one that holds the images")
+    raise Mismatch(f"no {looked} among {', '.join(names) or 'no columns'}: name the column with the images")
 
 
 def pixels(images: Column, shape: Shape) -> tuple[Tensor, Errors]:

@@ -33,7 +33,7 @@ class Prover:
     def of(cls, detector: Detector, path: str | None, options: Options) -> Prover:
         """For the detector that was read from this path."""
         if path is None:
-            raise BadValue("certificates name the file of a model: save the detector, and make the Scorer of its path")
+            raise BadValue("certificates name the model's file: save the detector, then pass its path to Scorer")
         return cls(detector, ModelReference(path, file_sha256(model_path(path))), options)
 
     def bounds(self, images: Tensor, eps: float) -> list[float]:

@@ -42,7 +42,7 @@ class Engine:
             raise BadValue(f"the engine is local or ray, not {self.name!r}")
         if not 0 <= self.index < self.count:
             raise BadValue(
-                f"--shard counts from 0: {self.index}/{self.count} is none of 0/{self.count} … "
+                f"--shard counts from 0: {self.index}/{self.count} is not among 0/{self.count} … "
                 f"{self.count - 1}/{self.count}"
             )
         if self.workers is not None and self.workers < 1:
@@ -65,7 +65,7 @@ def score(request: Request, out: Path, engine: Engine | None = None, *, console:
     engine = engine or Engine()
     require_packages("scale", "pyarrow", *(["ray"] if engine.name == "ray" else []), what="prood score")
     workers = engine.workers or _workers(engine)
-    # How a convolution rounds depends on the number of threads, and rows shall not depend on that of the workers.
+    # How a convolution rounds depends on the number of threads; rows shall not depend on the number of workers.
     request = replace(request, options=replace(request.options, threads=request.options.threads or 1))
     scorer = request.scorer(engine.device)
     job = Job.begun(out, request, scorer, engine.count)

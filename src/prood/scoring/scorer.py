@@ -203,7 +203,7 @@ class _Ready:
         detector = scorer._open_detector()
         decides = detector.threshold is not None
         if scorer.radius and not decides:
-            raise BadValue("without a threshold nothing is rejected up to a radius: set one with 'prood calibrate'")
+            raise BadValue("a radius needs a threshold: set one with 'prood calibrate'")
         self.detector = detector
         self.columns = Columns.of(scorer.eps, threshold=decides, radius=scorer.radius, asked=scorer._asked)
         self.fingerprint = fingerprint(detector.model)

@@ -58,7 +58,7 @@ class Unsound(RuntimeError):
 class Asked:
     """One attack: `steps` evaluations of four searches side by side, fewer where nothing is left to find.
 
-    Against the classifier alone, `threshold` is that of its own confidence, where one is known.
+    Against the classifier alone, `threshold` is the known threshold of its own confidence, or None.
     """
 
     image: Tensor

@@ -135,7 +135,7 @@ class Batcher:
 
     @contextmanager
     def promise(self, lane: str, rows: int) -> Iterator[None]:
-        """Accept a request of so many rows, as long as the block lasts; refused where they would take too long."""
+        """Accept a request with this number of rows while the block lasts; refuse it if they would take too long."""
         own = self._lanes[lane]
         seconds = own.cost.seconds(rows, self._pass, self._batch)
         if seconds > self._limit:

@@ -64,7 +64,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a POST may give: options by name, in the query or in a JSON body, and JSON of so many values and lists."""
+    """What a POST may give: options by name, in the query or a JSON body, and how many values and lists."""
 
     names: tuple[str, ...]
     values: int
@@ -112,7 +112,7 @@ async def read(request: Request, options: Options, grown: Callable[[int], None])
             while more:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
-                    raise bad("the connection was closed before the body was there")
+                    raise bad("the connection closed before the body was complete")
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
                 if len(body) > most:
@@ -135,18 +135,18 @@ def parsed_json(body: bytes, allowed: Allowed) -> dict[str, Any]:
     try:
         values = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError:
-        raise bad("the JSON is not UTF-8: encode it so") from None
+        raise bad("the JSON is not UTF-8: encode it as UTF-8") from None
     except RecursionError:
         raise bad("the JSON is nested too deeply") from None
     except ValueError as error:
-        raise bad(f"the body is no JSON ({str(error)[:80]})") from None
+        raise bad(f"the body is not JSON ({str(error)[:80]})") from None
     if not isinstance(values, dict):
-        raise bad('the JSON is no object: send {"images": [...]}')
+        raise bad('the JSON is not an object: send {"images": [...]}')
     return values
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _query(request: Request, allowed: tuple[str, ...]) -> dict[str, str]:
@@ -156,7 +156,7 @@ def _query(request: Request, allowed: tuple[str, ...]) -> dict[str, str]:
             known = f"only {', '.join(allowed)}" if allowed else "none"
             raise bad(f"unknown option {_short(key)} in the address: there is {known}")
         if key in found:
-            raise bad(f"{key} stands in the address twice: separate several values by commas")
+            raise bad(f"{key} occurs twice in the address: separate several values by commas")
         found[key] = value
     return found
 
@@ -166,7 +166,7 @@ def _from_json(values: dict[str, Any], query: dict[str, str], allowed: tuple[str
     if unknown := sorted(values.keys() - set(allowed)):
         raise bad(f"unknown key {_short(unknown[0])}: the JSON may have {', '.join(('images', *allowed))}")
     if twice := sorted(values.keys() & query.keys()):
-        raise bad(f"{twice[0]} stands in the address and in the JSON: give it once")
+        raise bad(f"{twice[0]} occurs in the address and in the JSON: give it once")
     if not isinstance(images, list) or not images:
         raise bad('the JSON has no images: send {"images": ["<base64 of a picture>", ...]}')
     if len(images) > options.images:
@@ -186,11 +186,11 @@ def _image(image: Any, place: int) -> bytes | list[Any]:
     if image.startswith("data:"):
         head, comma, image = image.partition(",")
         if not comma or not head.endswith(";base64"):
-            raise bad(f"image {place} is no data URL in base64: data:image/png;base64,…")
+            raise bad(f"image {place} is not a base64 data URL such as data:image/png;base64,…")
     try:
         return base64.b64decode(image.encode("ascii"), validate=True)
     except ValueError:
-        raise bad(f"image {place} is no base64") from None
+        raise bad(f"image {place} is not base64") from None
 
 
 def _from_form(header: str, body: bytes, limit: int) -> list[bytes | list[Any]]:
@@ -210,7 +210,7 @@ def _from_form(header: str, body: bytes, limit: int) -> list[bytes | list[Any]]:
     def part_end() -> None:
         _, options = parse_options_header(headers.get(b"content-disposition", b""))
         if options.get(b"name") != b"image":
-            raise bad("a part of the form has another name than image: send the pictures as image")
+            raise bad("a part of the form is not named image: send every picture as image")
         if len(files) == limit:
             raise Refused(413, f"the form has more images than the {limit} that are allowed in one request")
         files.append(bytes(content))

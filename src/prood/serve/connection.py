@@ -20,7 +20,7 @@ log = logging.getLogger("prood.serve")
 
 
 def descriptors(connections: int) -> int:
-    """At most so many connections, or fewer where the system gives no file descriptors for them."""
+    """Maximum connections; fewer where the system lacks file descriptors."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -81,9 +81,9 @@ class Gathered:
 
 
 def impatient(seconds: float, connections: int) -> type[H11Protocol]:
-    """A connection, one of at most so many. Where its client hangs up, the work for it ends.
+    """A connection, counted among at most MOST. Where its client hangs up, the work for it ends.
 
-    It is closed where its client owes bytes for so many `seconds`: the rest of its headers (also the first ones), or
+    It is closed where its client owes bytes for `seconds`: the rest of its headers (also the first ones), or
     the rest of a body that was refused already. The body of a request in work has its own limit.
     """
 

@@ -34,13 +34,13 @@ class Cost:
         """Rows of a pass of about `seconds`: at least one, and at most twice as many as were tried lately.
 
         Where passes had one size only, twice as many are tried, to learn what they cost. Where a pass costs more than
-        `seconds` however small it is, it takes so many rows that they cost as much again.
+        `seconds` however small it is, it takes enough rows to cost as much again.
         """
         fixed, each = self._line
         rows = max(seconds - fixed, fixed) / each if each > 0 and self._known else math.inf
         return int(max(1, min(rows, 2 * self._largest, most)))
 
     def seconds(self, rows: int, a_pass: float, most: int) -> float:
-        """Of so many rows, in passes of about `a_pass` seconds; 0 where nothing is known yet."""
+        """Seconds for this number of rows, in passes of about `a_pass` seconds; 0 while unknown."""
         fixed, each = self._line
         return fixed * math.ceil(rows / self.fitting(a_pass, most)) + each * rows

@@ -61,5 +61,5 @@ def gallery_of(run: Path | str) -> Gallery | None:
 
 def _png(folder: Path, file: str) -> bytes:
     if Path(file).name != file:
-        raise ValueError(f"{file!r} is no file's name")
+        raise ValueError(f"{file!r} is not the name of a file")
     return content(folder / file, LARGEST)

@@ -24,7 +24,7 @@ from prood.serve.pictures import BYTES_A_PIXEL, decoded, header_size, opened
 INLINE = 256 * 256
 """More pixels than these are decoded in a thread."""
 TOGETHER = 4
-"""So many times the pixels of the largest picture may those of a request have together."""
+"""How many times the pixels of the largest picture all pictures of a request may have together."""
 Word = TypeVar("Word", bound=str)
 _DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
@@ -103,7 +103,7 @@ def from_lists(values: list[Any], shape: Shape, where: str) -> Tensor:
     """Nested lists (C, H, W) of numbers in [0, 1]."""
     array = numbers_in(values, shape)
     if array is None:
-        raise bad(f"{where} is no list of numbers of the shape {list(shape)}, which the model takes")
+        raise bad(f"{where} must be a list of numbers of shape {list(shape)}")
     return in_range(torch.from_numpy(array).float(), where)
 
 
@@ -140,7 +140,7 @@ def radii(given: Any, default: float, options: Options) -> list[float]:
 def radius(given: Any, default: float, options: Options) -> float:
     found = radii(given, default, options)
     if len(found) != 1:
-        raise bad(f"there is one radius here, not {len(found)}: give one eps")
+        raise bad(f"this address takes one radius, not {len(found)}: give one eps")
     return found[0]
 
 
@@ -205,7 +205,7 @@ def _number(word: Any, name: str, highest: float | None) -> float:
             raise ValueError
     except (TypeError, ValueError, ArithmeticError):
         shown = repr(word) if isinstance(word, str) and len(word) <= 20 else "what was sent"
-        raise bad(f"{shown} is no number for {name}: write 0.01 or 8/255") from None
+        raise bad(f"{name} must be a number, not {shown}: write 0.01 or 8/255") from None
     if highest is not None and not 0 <= value <= highest:
         raise bad(f"{name} must lie between 0 and {highest:,.0f}, and {value:g} does not")
     return value

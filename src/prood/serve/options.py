@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Options:
     """Requests that come within `wait_ms` of each other share a forward pass of at most `batch` images, and of about
-    `pass_s` seconds; 1: none do. A request that would take longer than `deadline_s`, or finds so many seconds of work
+    `pass_s` seconds; 1: none do. A request that would take longer than `deadline_s`, or finds that much work
     before it, is refused; what is not answered by then is given up.
 
     A request has at most `body_bytes`, to be sent within `body_s` seconds, `images` images of `pixels` pixels each,
@@ -67,7 +67,7 @@ class Options:
                 raise BadValue(f"{one.name} is a finite number and not negative, not {value}")
         for token in (self.token, self.admin_token):
             if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
-                raise BadValue("a token is one line of printable ASCII characters, and not empty")
+                raise BadValue("a token must be one line of printable ASCII characters, not an empty one")
 
 
 @dataclass(frozen=True)

@@ -21,25 +21,25 @@ from prood.serve.answer import Refused, bad
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/bmp": "BMP", "image/gif": "GIF"}
 KNOWN = "PNG, JPEG, WebP, BMP or GIF"
 BYTES_A_PIXEL = 24
-"""At most so many are there while a picture is decoded, turned and made opaque (a lossless WebP with an alpha)."""
+"""Maximum bytes while a picture is decoded, turned and made opaque (a lossless WebP with an alpha)."""
 
 
 def opened(file: bytes, limit: int, where: str) -> Image.Image:
     """A picture whose header was read and found bearable; its pixels are not decoded yet."""
     _check_size(webp_size(file), limit, where)
     if fault := overlong(file):
-        raise bad(f"{where} is {fault}: save it anew")
+        raise bad(f"{where} is {fault}: save it again")
     try:
         image = Image.open(BytesIO(file), formats=tuple(FORMATS.values()))
     except UnidentifiedImageError:
-        raise bad(f"{where} is no picture that can be read: send {KNOWN}") from None
+        raise bad(f"{where} is not a readable picture: send {KNOWN}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise Refused(413, f"{where} has too many pixels: {limit} are allowed") from None
     except Exception as error:  # a damaged header fails in a dozen ways, each format in its own
         raise _unreadable(error, where) from None
     _check_size(image.size, limit, where)
     if header_size(file) not in (None, image.size):  # by which room was made for it
-        raise bad(f"{where} says two sizes: save it anew")
+        raise bad(f"{where} states two sizes: save it again")
     try:
         animated = has_frames(image)
     except Exception as error:

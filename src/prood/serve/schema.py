@@ -28,7 +28,7 @@ _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB4i
 
 
 class Error(BaseModel):
-    error: str = Field(description="One line that says what to do.", examples=["image 0 is no base64"])
+    error: str = Field(description="One line that says what to do.", examples=["image 0 is not base64"])
 
 
 class Limits(BaseModel):
@@ -54,7 +54,7 @@ class Model(BaseModel):
     image: list[int] = Field(description="Channels, height, width.", min_length=3, max_length=3)
     shift: float
     threshold: float | None = Field(description="An image with a smaller confidence is rejected.")
-    gated: bool = Field(description="Whether g has a gate of its own, beside that of the confidence.")
+    gated: bool = Field(description="Whether g has a gate, beside the gate of the confidence.")
     p_in_threshold: float | None = Field(description="Below this p_in the discriminator alone rejects an image.")
     accept: float | None = Field(description="The share of in-distribution images that is accepted at least …")
     level: float | None = Field(description="… with this confidence, if the model was calibrated.")
@@ -142,7 +142,7 @@ class Attack(BaseModel):
     reason: Reason | None = Field(description=_REASON)
     threshold: float | None = Field(description="Of the attacked confidence; null where none is known.")
     image: str = Field(description="The attacked image as a data URL, rounded to bytes for display.")
-    original: str = Field(description="What the model saw of the picture, likewise.")
+    original: str = Field(description="What the model saw of the picture, as a data URL.")
     passes: int
     ended: str = Field(
         description="Why: steps, goal (nothing is left to find), or time.", pattern="^(steps|goal|time)$"

@@ -50,7 +50,7 @@ class Server(uvicorn.Server):
         if first and sig == signal.SIGTERM and self.house.options.grace_s:
             return
         super().handle_exit(sig, frame)  # ctrl-C, or a second signal: there is no balancer that must hear of it
-        self._captured_signals.clear()  # uvicorn would raise it again at the end, and the exit code be that of a kill
+        self._captured_signals.clear()  # uvicorn would raise it again at the end, and the exit code would say killed
 
     def _read_again(self) -> None:
         self._reading = asyncio.ensure_future(self.house.load_all())

@@ -186,7 +186,7 @@ class Service:
     async def bare_threshold(self) -> float | None:
         """The confidence from which the classifier alone would accept as large a share of its own kind as the model.
 
-        The model's file may come with it; else it is found once, where that kind is on this machine.
+        The model's file may state it; otherwise it is found once, if this machine has that kind.
         """
         if self._bare is None:
             self._bare = asyncio.ensure_future(self._bare_threshold())

@@ -56,7 +56,7 @@ def parse(body: bytes, length: int | None, shape: Shape, options: Options) -> tu
     values = parsed_json(body if length is None else body[:length], Allowed.of((), shape, options))
     inputs = values.pop("inputs", None)
     if not (isinstance(inputs, list) and len(inputs) == 1 and isinstance(inputs[0], dict)):
-        raise bad(f"there is one input, named {INPUT}: send it and nothing else")
+        raise bad(f"send exactly one input, named {INPUT}")
     raw = None if length is None else memoryview(body)[length:]
     return _images(inputs[0], raw, shape, options), values
 
@@ -77,7 +77,7 @@ def _images(given: dict[str, Any], raw: memoryview | None, takes: Shape, options
             raise bad("bytes follow the JSON that no input asks for: give the input's binary_data_size")
         return _from_json(given.get("data"), shape, kind)
     if raw is None:
-        raise bad(f"an input has a binary_data_size, and the request no header {HEADER}")
+        raise bad(f"an input has a binary_data_size, but the request lacks the header {HEADER}")
     if "data" in given:
         raise bad("the input has data and a binary_data_size: send one of them")
     expected = math.prod(shape) * TYPES[kind].itemsize
@@ -95,7 +95,7 @@ def _from_json(flat: Any, shape: list[int], kind: str) -> Tensor:
     array = intake.numbers_in(flat, tuple(shape) if nested else (math.prod(shape),), types)
     if array is None:
         raise bad(
-            f"data is no list of {math.prod(shape)} numbers of the datatype {kind}, flat or nested as the shape says"
+            f"data must be a list of {math.prod(shape)} numbers of the datatype {kind}, flat or nested by the shape"
         )
     if kind == "UINT8" and not (array.min() >= 0 and array.max() <= 255):
         raise bad("data of the datatype UINT8 lies between 0 and 255")

@@ -48,18 +48,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class Which:
-    """Evaluations of these sets, radii and this method; of all, where nothing is named."""
+    """Evaluations with these sets, radii and this bound; all evaluations if nothing is named."""
 
     outside: Sequence[str] = ()
     eps: Sequence[float] = ()
-    method: str | None = None
+    bound: str | None = None
 
     def __contains__(self, one: object) -> bool:
         assert isinstance(one, Evaluation)
         return (
             (not self.outside or set_name(one.outside) in self.outside)
             and (not self.eps or any(math.isclose(one.eps, radius) for radius in self.eps))
-            and self.method in (None, method_of(one))
+            and self.bound in (None, method_of(one))
         )
 
 
@@ -75,7 +75,7 @@ def check_claims(
     """Score and certify the same images again with `model`, a run's folder or the name of a shipped one.
 
     All of what was published without attacks, or `which` of that. The weights must be the published ones. What is
-    measured goes into `folder`, by default runs/again/WEIGHTS, and what is there is not made again.
+    measured goes into `folder`, by default runs/again/WEIGHTS, and existing results are reused.
     """
     weights = fingerprint(load(model)[0])
     if weights != published.weights:
@@ -83,12 +83,12 @@ def check_claims(
     wanted = [one for one in published.evaluations if one.attacks is None and (which is None or one in which)]
     if not wanted:
         sets, radii = ", ".join(published.sets), ", ".join(map(radius_text, published.radii))
-        raise NotFound(f"nothing of that was published without attacks: there are the sets {sets} and radii {radii}")
+        raise NotFound(f"nothing published without attacks matches: choose among the sets {sets} and radii {radii}")
     place = Path("runs") / "again" / weights if folder is None else Path(folder)
     claims: list[Claim] = []
     for how in dict.fromkeys((method_of(one), one.images, one.seed) for one in wanted):  # each at one go
         alike = [one for one in wanted if (method_of(one), one.images, one.seed) == how]
-        options: dict[str, Any] = dict(zip(("method", "limit", "seed"), how, strict=True))
+        options: dict[str, Any] = dict(zip(("bound", "limit", "seed"), how, strict=True))
         results = evaluate_run(
             model,
             inside=published.inside,

@@ -30,7 +30,7 @@ def make_committee(
     place = torch.device(processes.device(device))
     if len(discriminators) < 2:
         raise BadValue(
-            f"a committee takes two discriminators or more, not {len(discriminators)}: repeat --discriminator"
+            f"a committee needs two or more discriminators, not {len(discriminators)}: repeat --discriminator"
         )
     loaded = [_discriminator(path) for path in discriminators]
     members, abouts = [model.to(place) for model, _ in loaded], [about for _, about in loaded]

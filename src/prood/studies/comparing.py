@@ -49,7 +49,7 @@ def select(study: Study, names: Sequence[str] = ()) -> list[Node]:
 def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
     """Train and evaluate the nodes of these names, by default all, under attack; and measure what they are judged by.
 
-    Plain and OE, and the parts of a combination, come along. What is there already is not made again. The first radius
+    Plain and OE, and the parts of a combination, come along. Results that already exist are reused. The first radius
     is the one that properties are about.
     """
     nodes, study, (seed,) = select(lab.study, names), lab.study, lab.seeds
@@ -74,7 +74,7 @@ def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
             )
         )
         results = results.plus(*(replace(one, model=node.title) for one in found))
-    bound = study.bound or lab.recipe.evaluate.method
+    bound = study.bound or lab.recipe.evaluate.bound
     settings: dict[str, Any] = {"recipe": lab.name, "attacks": study.attacks, "method": bound}
     settings |= {"limit": study.attacked, "seed": seed}
     return Comparison(judged(profiles), results, found[0].inside, eps, settings)

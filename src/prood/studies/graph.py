@@ -55,7 +55,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The title, told apart from that of another training of the discriminator."""
+        """The title, distinct from the title of another training of the discriminator."""
         return f"{self.title}, intervals" if self.intervals else self.title
 
 
@@ -89,7 +89,7 @@ class Study:
     `bound` and the training set `outside` take the place of the recipe's. What is evaluated `together`, on whole sets
     of these names, goes into one folder of results. Joint models get their threshold from the images `calibration`, as
     `asked`; a point that is asked for is fitted, and shifts are chosen, on the sets `held_back`, inside and outside, if
-    they are no part of the recipe's. The run of the node `whole` is the study's folder itself. Nothing about a
+    they are not in the recipe's. The run of the node `whole` is the study's folder itself. Nothing about a
     `private` study is published. Gates of rounded models are fitted against what the recipe holds back and, where they
     can be read, the sets `broad`, which no model was trained on.
     """

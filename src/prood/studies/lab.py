@@ -1,4 +1,4 @@
-"""The engine: carries a study out task by task, and gives models by name; what is there is not made again."""
+"""The engine: carries a study out task by task, and gives models by name; existing models and results are reused."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence

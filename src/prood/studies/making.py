@@ -41,7 +41,7 @@ ACCEPT = 0.95
 
 
 def make(site: Site, node: Node, seed: int | None) -> None:
-    """Make a node of what it needs, which is there. What is finished stays as it is."""
+    """Make a node from its parts, which exist. A finished node stays as it is."""
     run, began = site.place(node.name, seed), time.monotonic()
     if node.method is not None:
         joint: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def chooses(site: Site, discriminator: str) -> bool:
 
 
 def shift_of(site: Site, node: Node, seed: int | None) -> float:
-    """Δ of a joint model: the one that is set, or chosen for its discriminator; else the recipe's."""
+    """Δ of a joint model: the study's, or the one chosen for its discriminator, or the recipe's."""
     if site.study.shift is not None:
         return site.study.shift
     if site.study.shift_by is None:
@@ -175,7 +175,7 @@ def choose(site: Site, discriminator: str, seed: int | None) -> None:
         if processes.is_main():
             write_text(file, json.dumps(content, indent=1) + "\n")
     public, text = site.public_shift(discriminator), file.read_text(encoding="utf-8") if file.is_file() else ""
-    news = seed == 0 or not public.is_file()  # tables take that of seed 0
+    news = seed == 0 or not public.is_file()  # tables take seed 0
     if processes.is_main() and news and not site.study.private:
         write_text(public, text)
     processes.barrier()
@@ -196,12 +196,12 @@ def still_holds(site: Site, discriminator: str, seed: int | None) -> bool:
 
 
 def evaluate(site: Site, node: Node, seed: int | None, measure: Measure) -> Results:
-    """Evaluate a node into its folder, or all of a study into one; what is there is not made again."""
+    """Evaluate a node into its folder, or all of a study into one; existing results are reused."""
     study, planned = site.study, site.recipe.evaluate
     radii = list(measure.eps or site.radii)
     attacks, limit = (study.attacks, study.attacked) if measure.attacked else (None, study.limit)
-    method = measure.bound or study.bound or site.recipe.evaluate_for(node.method).method
-    options: dict[str, Any] = {"eps": radii[:1] if measure.first else radii, "attacks": attacks, "method": method}
+    bound = measure.bound or study.bound or site.recipe.evaluate_for(node.method).bound
+    options: dict[str, Any] = {"eps": radii[:1] if measure.first else radii, "attacks": attacks, "bound": bound}
     options |= {"limit": planned.limit if limit is None else limit, "device": site.device, "console": site.console}
     run = site.place(node.name, seed)
     if study.together:

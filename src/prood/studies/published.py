@@ -17,7 +17,7 @@ from prood.reading import json_of, text
 
 FORMAT = 1
 SHIFT_FILE, SPEED_FILE, NOTES_FILE = "shift.json", "gpu.json", "notes.md"  # of another form, among the published ones
-EXPERIMENTS_FOLDER = "experiments"  # likewise: tables and figures of the paper, see prood.report.experiments
+EXPERIMENTS_FOLDER = "experiments"  # the paper's tables and figures, see prood.report.experiments
 ATTACKED = ("aauc", "afpr95")
 _ATTACKS = (None, "fast", "paper", "strong")  # from weak to strong; others are of unknown strength
 
@@ -110,9 +110,9 @@ def read_one(file: Path) -> Published:
         found = Published(**content, evaluations=tuple(made), measured=measured)
         words = (found.title, found.inside, found.outside, found.command, found.hardware, found.weights)
         if not made or not all(isinstance(word, str) for word in words):
-            raise TypeError("no evaluations, or a word that is none")
+            raise TypeError("an evaluation is missing or is not an object")
         if not all(isinstance(number, int | float | None) for number in (found.seed, found.shift, found.seconds)):
-            raise TypeError("a number that is none")
+            raise TypeError("a value is not a number")
         return found
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged(f"{file} is damaged or of another format: remove it and publish again") from None

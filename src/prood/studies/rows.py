@@ -32,7 +32,7 @@ class Statistic:
         return Statistic(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
     def text(self, seeds: int = 1) -> str:
-        """In percent, in a row of so many seeds: of fewer, but several, it says of how many. One has no deviation."""
+        """In percent, in a row of `seeds` seeds. A cell with fewer states their number; one has no deviation."""
         words = [percent(self.mean)]
         words += [] if self.deviation is None else [f"± {percent(self.deviation)}"]
         words += [f"({self.count})"] if self.count is not None and 1 < self.count < seeds else []

@@ -63,7 +63,7 @@ def prior_from_shift(shift: float) -> float:
 def choice_of_shift(shift: float | None, prior: float | None) -> float | None:
     """The shift that was given, or the one of the prior that was given; both at once contradict each other."""
     if shift is not None and prior is not None:
-        raise BadValue("a shift and a prior are two ways to say the same: give one of --shift and --prior")
+        raise BadValue("--prior determines the shift: give only one of --shift and --prior")
     return shift if prior is None else shift_from_prior(prior)
 
 
@@ -98,13 +98,13 @@ def measure(
     outside: ImageSet,
     eps: float,
     *,
-    method: Method = "best",
+    bound: Method = "best",
     device: str | torch.device = "cpu",
 ) -> Candidate:
     """AUC, GAUC at radius `eps` by this `method`, and accuracy, on sets such as `prood.training.held_back` gives.
 
     A model without a shift, as outlier exposure is, has 0; one without a certificate has a GAUC of 0.
     """
-    (found,) = evaluate(model, inside=inside, outside={outside.name: outside}, eps=eps, method=method, device=device)
+    (found,) = evaluate(model, inside=inside, outside={outside.name: outside}, eps=eps, bound=bound, device=device)
     shift = float(model.shift) if isinstance(model, ProoD) else 0.0
     return Candidate(shift, found.auc, found.gauc, found.accuracy)

@@ -33,7 +33,7 @@ class Site:
     results: Path = Path("results")
     seeds: tuple[int | None, ...] = (0, 1, 2)
     home: int | None = 0
-    own_shifts: bool = False  # each seed chooses its own; else all have that of the seed `home`
+    own_shifts: bool = False  # each seed chooses its own; otherwise all take the shift of seed `home`
     training: bool | None = None
     device: str | None = None
     command: str = ""
@@ -43,11 +43,11 @@ class Site:
 
     def __post_init__(self) -> None:
         """What is wrong is said now, not when everything is trained."""
-        EvaluateOptions(attacks=self.study.attacks, method=self.study.bound)  # refuses other words
+        EvaluateOptions(attacks=self.study.attacks, bound=self.study.bound)  # refuses unknown ones
         if not self.seeds:
-            raise BadValue("an experiment needs at least one seed: name some with --seeds 0,1,2")
+            raise BadValue("an experiment needs at least one seed: give it with --seeds 0,1,2")
         if len(set(self.seeds)) < len(self.seeds):
-            raise BadValue(f"a seed counts once, not as in {', '.join(map(str, self.seeds))}: name different ones")
+            raise BadValue(f"a seed occurs twice in {', '.join(map(str, self.seeds))}: give different seeds")
         planned = self.recipe.evaluate
         if not planned.outside or not (planned.eps or "discriminator" in self.recipe.train):
             raise BadValue(f"recipe {self.name!r} does not say what to evaluate: add outside and eps to [evaluate]")

@@ -47,7 +47,7 @@ class Asked:
         return fit_schedule(samples, shift, point).schedule
 
     def check(self, images: int, *, outside: bool) -> None:
-        """Refuse what so many in-distribution images, with sets outside or without, cannot give."""
+        """Refuse what this number of in-distribution images, with or without sets outside, cannot give."""
         point, least = self._point(), needed(self.accept, self.level)
         if isinstance(point, Price):
             self._check_fit(images, outside=outside)
@@ -170,7 +170,7 @@ def _samples(model: ProoD, inside: ImageSet, outliers: Outliers, trained_for: fl
         return []
     eps = trained_for if outliers.eps is None else outliers.eps
     if eps is None:
-        raise BadValue("the model's file names no radius: give one with --eps")
+        raise BadValue("the model's file does not state a radius: give one with --eps")
     sets = {name: part_of(name, inside, outliers.limit, 0) for name in outliers.sets}
     bare = ungated(model)
     return list(pairs_of(bare.classifier, bare.discriminator, inside, sets, eps, device=bare.shift.device).values())

@@ -170,4 +170,4 @@ def _told(device: torch.device) -> Iterator[None]:
     try:
         yield
     except torch.cuda.OutOfMemoryError:
-        raise BadValue(f"{device} has not the memory for a step of two images: make the network smaller") from None
+        raise BadValue(f"{device} lacks the memory for a step with two images: make the network smaller") from None

@@ -18,11 +18,11 @@ from prood.training.recipe import DataTable, EvaluateTable, Recipe
 from prood.training.run import Run
 
 AUGMENT = {
-    "pad": "pad by so many pixels and crop at random",
+    "pad": "pixels to pad by before a random crop",
     "flip": "mirror left and right with probability 1/2",
     "autoaugment": "the 25 sub-policies of AutoAugment for CIFAR",
     "cutout": "side of a grey square at a random place; 0 for none",
-    "degrees": "turn by up to so many degrees either way",
+    "degrees": "maximum degrees to turn either way",
     "scale": "zoom by up to this fraction either way",
     "border": "what is padded with: zeros, or reflect for the image's reflection",
     "rescaled": "share of the out-distribution that is shown from close up or from afar, as outliers of other kinds",

@@ -118,7 +118,7 @@ def _discriminator(path: Path | str, device: str | torch.device = "cpu") -> tupl
     if not isinstance(model, Discriminator):
         raise Mismatch(f"{path} holds no discriminator: train one with 'prood train discriminator'")
     if fault := constant(model):
-        raise Collapsed(f"{path} is of no use: {fault}")
+        raise Collapsed(f"{path} cannot be used: {fault}")
     return model, about
 
 
@@ -139,4 +139,4 @@ def _check_again(folder: Run, classifier: nn.Module, image: Shape) -> None:
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4):
         folder.model.unlink()
         folder.recipe.unlink()
-        raise Mismatch("the classifier gives other logits once its folder is loaded: export it to ONNX, and name that")
+        raise Mismatch("the classifier's logits change when it is loaded: export it to ONNX, and name that file")

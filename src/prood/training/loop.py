@@ -22,7 +22,7 @@ from prood.training.options import TrainOptions
 from prood.training.run import Run
 from prood.training.update import Update, shared_batch_norm
 
-REPORT_STEPS = 200  # at the latest after so many steps, and at the end of every epoch, the run is looked at
+REPORT_STEPS = 200  # maximum steps between two lines of metrics; every epoch ends with one, too
 PATIENCE = 3  # reports in a row of what will not mend itself, before training stops
 
 

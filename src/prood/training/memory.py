@@ -38,7 +38,7 @@ def free(device: torch.device) -> int | None:
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         found.append(int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) * 1024)
-    with suppress(OSError, ValueError):  # "max" is no number: no limit
+    with suppress(OSError, ValueError):  # "max" means no limit
         limit, current = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) for name in ("max", "current"))
         found.append(max(0, limit - current))
     return min(found, default=None)

@@ -18,7 +18,7 @@ def class_names(inside: Images) -> list[str]:
     if inside.labels is None:
         raise Mismatch(f"{inside.name} has no labels: a classifier cannot be trained on it")
     highest = int(inside.labels.max())
-    if highest >= 100_000:  # a mistake, before memory is asked for so many classes
+    if highest >= 100_000:  # a mistake, refused before memory is allocated for these classes
         raise BadValue(f"{inside.name} has a label {highest}: number the classes from 0, without gaps")
     return list(inside.classes or map(str, range(highest + 1)))
 

@@ -19,6 +19,7 @@ from prood.methods import METHODS, Method
 from prood.methods import method as declared
 from prood.methods.declaring import Options, load_installed, load_modules, option, required
 from prood.models import discriminator
+from prood.models.confidence import renamed
 from prood.models.sizes import check_size
 from prood.recipes import find
 from prood.training.guard_table import GuardTable
@@ -64,7 +65,7 @@ class EvaluateTable(Options):
     outside: tuple[str, ...] = option((), "test out-distributions; without a split, their split 'test'")
     eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for", high=1)
     limit: int = option(1000, "images of each out-distribution, chosen by the seed; 0 for all")
-    method: Bound = option("best", "of the certified bounds: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
+    bound: Bound = option("best", "way of bounding: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ class Recipe:
     train: dict[str, dict[str, Any]]
     own_augment: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a method, where it differs from `augment`
     own_networks: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a method, in place of the classifier
-    own_evaluate: dict[str, dict[str, Any]] = field(default_factory=dict)  # likewise, where it differs from `evaluate`
+    own_evaluate: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # of a method, where it differs from `evaluate`
     shift: float = 0.0  # Δ of the joint model
     evaluate: EvaluateTable = EvaluateTable()
     guard: GuardTable | None = None  # only of a recipe that `prood guard` or `prood init` wrote
@@ -105,7 +108,7 @@ class Recipe:
         return pick(declared(name), self._table(name))
 
     def network_table(self, method: str) -> str:
-        """The table under [networks] that says what this method trains: its own, else that of its kind."""
+        """The table under [networks] that says what this method trains: its own, or the one of its kind."""
         if method in self.own_networks:
             return method
         return "discriminator" if declared(method).kind == "discriminator" else "classifier"
@@ -140,6 +143,7 @@ class Recipe:
         for setting in settings:
             key, equals, text = setting.partition("=")
             path = key.strip().split(".")
+            path = list(renamed(dict.fromkeys(path))) if path[0] == "evaluate" else path
             own = {"augment": self.own_augment, "evaluate": self.own_evaluate}.get(path[0], {}).get(method, {})
             if path[0] == "train" or (len(path) == 2 and path[1] in own):
                 path[1:1] = [method]
@@ -199,9 +203,11 @@ def parse(document: Mapping[str, Any], name: str, description: str = "") -> Reci
     only_usual(document)
     only(document, ("modules", *_TABLES), "a recipe")
     data, augment, networks, train, joint, evaluate, guard = (sub(document, key) for key in _TABLES)
+    evaluate = renamed(evaluate)
     own_augment, own_evaluate = (
         {key: table.pop(key) for key in METHODS if isinstance(table.get(key), dict)} for table in (augment, evaluate)
     )
+    own_evaluate = {key: renamed(table) for key, table in own_evaluate.items()}
     only(networks, ("classifier", "discriminator", *METHODS), "[networks]")
     described = sub(networks, "discriminator")
     if described.get("name", "discriminator") == "discriminator":

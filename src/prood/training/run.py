@@ -43,7 +43,7 @@ class Run:
         try:
             str(self.folder).encode()
         except UnicodeEncodeError:  # safetensors and TensorBoard take no other names
-            raise BadValue(f"the name {self.folder} is no text in UTF-8: choose another folder for the run") from None
+            raise BadValue(f"the name {self.folder} is not valid UTF-8: choose another folder for the run") from None
         begun = self.recipe.is_file()
         half = at_once and begun and not self.finished and self.settings().get("method") == recipe["method"]
         if begun and not half:

@@ -155,7 +155,7 @@ class GlobalBatchNorm2d(nn.BatchNorm2d):
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
-        # Like torch's: statistics of a bfloat16 batch are float32, and the variance is that of the centred values.
+        # Like torch's: statistics of a bfloat16 batch are float32, and the variance is taken of the centred values.
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         mean = _Mean.apply(x.mean((0, 2, 3)))  # type: ignore[no-untyped-call]
         centred = x - mean[:, None, None]

@@ -102,7 +102,7 @@ def test_what_is_no_saved_set_is_refused(tmp_path: Path) -> None:
     datasets.DatasetDict({"train": numbers, "test": numbers}).save_to_disk(str(tmp_path / "several"))
     with pytest.raises(NotFound, match=r"hf:.*several/test"):
         load(f"hf:{tmp_path}/several")
-    with pytest.raises(Damaged, match="columns x, and none of images"):
+    with pytest.raises(Damaged, match="columns x, but no column with images"):
         load(f"hf:{tmp_path}/several/train")
     next((tmp_path / "several" / "train").glob("*.arrow")).write_bytes(b"damaged")
     with pytest.raises(Damaged, match="train"):

@@ -78,7 +78,7 @@ def test_a_changed_list_is_another_set(place: Path) -> None:
     [
         ("", NotFound, "lists no pictures"),
         ("path,label\n", NotFound, "lists no pictures"),
-        ("name,label\nfour.png,x\n", Damaged, r"columns name, label, and none of them is called path"),
+        ("name,label\nfour.png,x\n", Damaged, r"columns name, label, but none named path"),
         ("path,label\nfour.png,x\na/one.png\n", Damaged, "line 3 .* has 1 columns"),
         ("path,label\nfour.png,x\na/one.png,\n", Damaged, "1 of the 2 pictures .* no label, first number 2"),
         ("path,label\n../four.png,x\n", BadValue, "line 2 .*'../four.png' leads outside .*absolute"),

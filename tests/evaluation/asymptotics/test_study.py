@@ -87,7 +87,7 @@ def test_a_network_that_goes_to_rest_everywhere() -> None:
 
 
 def test_with_a_guard_it_does_nowhere(folder: Path) -> None:
-    found = study_run(folder / "prood", guard=1.0, directions=20, adversarial=4)
+    found = study_run(folder / "prood", far_penalty=1.0, directions=20, adversarial=4)
     assert found.theorem.covers == "every direction"
     assert found.random["uniform"]["decays"] == 20
     assert found.adversarial["decays"] == 4
@@ -110,7 +110,7 @@ def test_a_guarded_copy_leaves_the_model_alone() -> None:
 
 @pytest.mark.slow
 def test_the_command_prints_each_condition(folder: Path) -> None:
-    result = call(folder / "prood", "--in", "digits", "--out", "faces")
+    result = call(folder / "prood", "--inside", "digits", "--out", "faces")
     assert result.exit_code == 0, result.output
     for word in ("✓ layers", "✓ activation", "✓ weights", "✓ output", "= theorem", "gaussian", "adversarial", "  auc"):
         assert word in result.output
@@ -124,7 +124,7 @@ def test_a_violated_condition_is_exit_code_1(folder: Path) -> None:
     assert result.exit_code == 1
     assert "✗ weights     one is zero, as −exp(h) underflows for h = -150 (1 of 64)" in result.output
     assert "g → −∞ in no direction" in result.output
-    plain = call(folder / "plain", "--in", "digits")
+    plain = call(folder / "plain", "--inside", "digits")
     assert plain.exit_code == 1
     assert "✗ activation" in plain.output
     assert "maximum: the largest confidence over adversarial directions" in plain.output
@@ -146,7 +146,7 @@ def test_it_writes_a_figure_and_json(folder: Path) -> None:
     ("words", "reason"),
     [
         (["plain"], "name some with --in"),
-        (["plain", "--in", "digits", "--guard", "1"], "only a discriminator"),
+        (["plain", "--inside", "digits", "--far-penalty", "1"], "only a discriminator"),
         (["disc", "--search", "wide"], "unknown search 'wide'"),
         (["nothing"], "there is no model"),
         (["disc", "--out", "no-such-set"], "no-such-set"),

@@ -98,7 +98,7 @@ def test_figures_are_drawn_beside_the_page(tmp_path):
 @pytest.mark.parametrize(
     ("key", "changes", "complaint"),
     [
-        ("figure-else", {}, "figure-else.json is of no experiment that this Prood knows"),
+        ("figure-else", {}, "figure-else.json belongs to an unknown experiment"),
         ("figure-curve", {"format": FORMAT - 1}, "figure-curve.json is damaged or of another format"),
         ("figure-curve", {"content": [1]}, "figure-curve.json is damaged or of another format"),
         ("figure-curve", {"models": None}, "figure-curve.json is damaged or of another format"),

@@ -25,7 +25,7 @@ _CLIMB = 10
 
 
 class Tightening:
-    """The stages for one network. `network` is that of the bounds; `fast` is the same one, to search with."""
+    """The stages for one network. `network` is bounded; `fast` is an equal one for the search."""
 
     def __init__(self, network: nn.Module, fast: nn.Module, budget: Budget) -> None:
         self.network, self.budget = network, budget
@@ -79,7 +79,8 @@ class Tightening:
     def lowered(self, state: State, refine: Units | None = None) -> State:
         """With the bound of the slopes that descent finds, in the arithmetic that was asked for.
 
-        On boxes that were refined, what the first units lose together counts as well, with slopes found likewise.
+        On boxes that were refined, what the first units lose together counts as well, with slopes found in the same
+        way.
         """
         linear, steps = self.relaxed(state.box, refine), self.budget.steps
         scout = linear.on(self.fast, torch.float32) if linear.boxes[0].sound else linear
@@ -115,7 +116,7 @@ class Tightening:
 
 
 def in_ball(network: nn.Module, box: Box, budget: Budget) -> Tensor | None:
-    """CROWN-IBP over an ℓ2 or ℓ1 ball, (N,); None for a network that is no row of layers."""
+    """CROWN-IBP over an ℓ2 or ℓ1 ball, (N,); None for a network that is not a row of layers."""
     work = Tightening(network, network, budget)
     bounds = []
     for chunk in work.chunks(box):

@@ -120,7 +120,7 @@ class Linear(Affine):
     """On the flattened input.
 
     `spread` > 0: the deployed weight lies anywhere between W and (1 + spread)·W, W ≤ 0. `block` > 0: the deployed layer
-    adds up so many products at a time, and then the blocks; each in any order.
+    adds up `block` products at a time, and then the blocks; each in any order.
     """
 
     weight: Array  # (out, in)

@@ -76,7 +76,7 @@ def read_model(path: Path | str) -> Model:
         facts = json_of(json_of(data[8 : 8 + length])["__metadata__"]["prood"])
         spec = facts["architecture"]
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise Undecided(f"{path} is no model that Prood wrote ({error!r})") from None
+        raise Undecided(f"{path} was not written by Prood ({error!r})") from None
     digest = hashlib.sha256(data).hexdigest()
     if isinstance(spec, dict) and spec.get("name") in ("prood", "fusion", "gated"):
         network = _discriminator(spec.get("discriminator"), entries, "discriminator.")
@@ -91,15 +91,15 @@ def read_model(path: Path | str) -> Model:
 
 def _bytes(path: Path | str) -> bytes:
     if "\0" in str(path):
-        raise Undecided("there is no model at a path with a NUL: say where with --model")
+        raise Undecided("the path to the model contains a NUL: give its place with --model")
     file = Path(path)
     try:
         file = pretrained.model_path(path)
         return content(file, MODEL)
     except ProodError as error:
-        raise Undecided(f"there is no model at {file} ({error}): say where with --model") from None
+        raise Undecided(f"there is no model at {file} ({error}): give its place with --model") from None
     except OSError as error:
-        raise Undecided(f"there is no model at {file} ({error.strerror}): say where with --model") from None
+        raise Undecided(f"there is no model at {file} ({error.strerror}): give its place with --model") from None
 
 
 def _tensors(entries: dict[str, Any], prefix: str) -> Tensors:

@@ -28,7 +28,7 @@ magnitude plus their own errors, gives L = ΣL_k + (B·u·(max(P, N) + ΣL_k) + 
 the sum may be divided by m, which is one rounding more; or multiplied with a rounded 1/m, which is two more; or each
 value is, so that a product is off by 2.1·u·|wᵢxᵢ|. As S ≤ 2·max(P, N), n + 3 in place of n pays for any of these.
 
-The lemma without blocks covers sums over blocks, too. It does not cover algorithms that are no sums of these products
+The lemma without blocks covers sums over blocks, too. It does not cover algorithms other than sums of these products
 (Winograd, FFT), nor TF32.
 """
 
@@ -109,7 +109,7 @@ def _normalise(layer: Normalise, largest: Array, distance: Array, rows: float) -
 
 @dataclass(frozen=True, eq=False)
 class Enclosure:
-    """A layer, the interval of what the deployed network gives to it, and of what it makes of it."""
+    """A layer, the interval of its inputs in the deployed network, and of its outputs."""
 
     layer: Layer
     inside: tuple[Array, Array]

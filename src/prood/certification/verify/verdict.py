@@ -78,7 +78,7 @@ class Verifier:
     def _model(self, certificate: Certificate) -> Model:
         path = self.model or certificate.model.path
         if not self.model and is_on_hub(path):  # whoever wrote the line does not decide what is downloaded
-            raise Undecided(f"the model is on the Hub: say so with --model {path}, and it is downloaded")
+            raise Undecided(f"the model is on the Hub: pass --model {path} to download it")
         if path not in self._models:
             # The hash first: a file that is not the one that is meant refutes, whatever is in it.
             _check_hash("the model", path, certificate.model.sha256, sha256_of(path))
@@ -142,7 +142,7 @@ def decide(network: Discriminator, ball: Ball, stated: float) -> Verdict:
 def _check_hash(what: str, where: str, stated: str, found: str) -> None:
     if stated != found:
         starts = f"its sha256 starts with {found[:12]}, not {stated[:12]}"
-        raise Refuted(f"{what} at hand ({where}) is another one: {starts}")
+        raise Refuted(f"{what} at {where} is a different one: {starts}")
 
 
 def _check_confidence(certificate: Certificate, model: Model) -> None:

@@ -121,7 +121,7 @@ def turn(images: Tensor, circle: Tensor) -> Tensor:
     """Rotation and zoom of float images about the centre, bilinear, with zeros outside.
 
     circle: cosine and sine of the angle, counter-clockwise, divided by the zoom, (n, 2). In pixels, so that an image
-    that is no square is not sheared.
+    that is not square is not sheared.
     """
     height, width = images.shape[2:]
     # The grid by elementwise arithmetic: a batched matrix product may round differently in batches of different size,

@@ -3,7 +3,7 @@
 They do what Pillow does, in two ways with the same result. On the CPU each function sees only the rows that need it. On
 a GPU waiting for the host costs more than computing: every function sees every row, and the result is selected. A
 *step* is a row of 8 numbers in float64: code, value, and the map of `geometry.warp`, made on the host where float64 is
-that of Pillow.
+Pillow's float64.
 """
 
 from collections.abc import Callable

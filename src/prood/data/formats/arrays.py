@@ -30,7 +30,7 @@ def read_npz(path: Path, shape: Shape | None = None) -> ImageSet:
             check_sizes(archive.zip, path, path.stat().st_size)
             images = archive["images"]
             labels, classes = archive.get("labels"), archive.get("classes")
-        # A member that is no array is given out as its bytes.
+        # A member that is not an array is returned as its bytes.
         if not all(isinstance(part, np.ndarray) for part in (images, labels, classes) if part is not None):
             raise TypeError
     except (FileNotFoundError, IsADirectoryError) as error:

@@ -1,6 +1,6 @@
 """Batches of anybody's: what a `DataLoader`, a data set of `datasets` or a generator of one's own yields.
 
-An item is an image, a batch of images, a pair with their labels, or a dict with a column of images. Which of them it is
+An item is an image, a batch of images, a pair with their labels, or a dict with a column of images. Its kind
 must be plain: two stacks of images in one item are refused, never guessed about.
 """
 
@@ -43,7 +43,7 @@ def parts(item: Any) -> tuple[Any, Any]:
         name = _column(item, IMAGES)
         if name is None:
             found = ", ".join(map(str, item)) or "nothing"
-            raise BadValue(f"an item has {found}, and none of {', '.join(IMAGES)}: rename the column of images")
+            raise BadValue(f"an item has {found}, but none of {', '.join(IMAGES)}: rename the column of images")
         label = _column(item, LABELS)
         return item[name], None if label is None else item[label]
     if not isinstance(item, list | tuple) or not item:
@@ -51,7 +51,7 @@ def parts(item: Any) -> tuple[Any, Any]:
     if looks_like_images(item):
         stacks = [one for one in item if isinstance(one, Tensor | np.ndarray) and one.ndim == 4]
         if stacks and len(item) > 1:
-            raise BadValue(f"an item holds {len(item)} stacks of images: yield the one that is meant, alone")
+            raise BadValue(f"an item holds {len(item)} stacks of images: yield a single one")
         return item, None
     if looks_like_images(item[0]) and not any(map(looks_like_images, item[1:])):
         return item[0], item[1]
@@ -69,8 +69,8 @@ def items_of(batches: Any) -> Iterable[Any]:
 def gathered(name: str, batches: Iterable[Any], *, labelled: bool = True) -> ImageSet:
     """All images of all batches as one set in memory, for an evaluation; if it is `labelled`, with the labels it has.
 
-    Pixels are bytes. Floats must be such bytes divided by 255: an augmented or normalised image is no byte, and would
-    not be the image that was asked for.
+    Pixels are bytes. Floats must be such bytes divided by 255: an augmented or normalised image has other values, and
+    would not be the image that was asked for.
     """
     images: list[Tensor] = []
     labels: list[Tensor] = []
@@ -89,7 +89,7 @@ def gathered(name: str, batches: Iterable[Any], *, labelled: bool = True) -> Ima
         raise BadValue(f"{name} yields no images: an iterator that was read before is empty")
     together = torch.cat(labels) if labels else None
     if together is not None and len(together) != count:
-        raise Mismatch(f"{name} has {len(together)} labels for {count} images: give one to each, or to none")
+        raise Mismatch(f"expected one label per image, got {len(together)} labels for {count} images in {name}")
     return ImageSet(name, torch.cat(images), together)
 
 

@@ -31,7 +31,7 @@ def read_datasets(path: Path, shape: Shape | None = None, damaged: Damage = "ref
         splits = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
         raise NotFound(f"{path} holds several splits: name one, as hf:{path}/{splits[0] if splits else 'train'}")
     if not (path / "state.json").is_file():
-        raise NotFound(f"{path} is not a set that datasets wrote with save_to_disk: give such a folder")
+        raise NotFound(f"{path} is not a set that datasets wrote with save_to_disk: give a folder that it wrote")
     rows = Rows(path)
     return own_set(Own(rows, f"hf:{path}", os.path.abspath(path), shape), damaged, *_labels(rows, path))
 
@@ -70,7 +70,7 @@ class Rows:
         found = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
         if not found:
             hint = "name the one with images in cast_column(NAME, datasets.Image()) and save it again"
-            raise Damaged(f"{self.folder} has the columns {', '.join(features)}, and none of images: {hint}")
+            raise Damaged(f"{self.folder} has the columns {', '.join(features)}, but no column with images: {hint}")
         return str(found[0])
 
     @cached_property

@@ -146,7 +146,7 @@ class Own:
         """The images without the damaged ones, out of a cache that says which these are."""
         if len(self) * prod(self.shape) > LARGEST:
             size = f"{len(self) * prod(self.shape) / 1e9:,.0f} GB as {self.shape}"
-            raise NoAccess(f"{self.name} takes {size}, too much to look at all of it: give a smaller shape")
+            raise NoAccess(f"{self.name} takes {size}, too much memory to check every image: give a smaller shape")
         return self._cached(tell=True)
 
     @property
@@ -174,7 +174,7 @@ class Own:
 def own_set(
     reader: Own, damaged: Damage, labels: Tensor | None = None, classes: tuple[str, ...] | None = None
 ) -> StoredSet:
-    """The set of these pictures. To skip the damaged ones, all are looked at now; else each when it is read."""
+    """The set of these pictures. Skipping damaged ones means to check all now, not when each is read."""
     images = StoredSet(reader.name, reader, reader.shape, labels, classes)
     if damaged == "refuse":
         return images

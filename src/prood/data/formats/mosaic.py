@@ -84,7 +84,7 @@ def _sheets(path: Path) -> list[Path]:
         raise NotFound(f"there is no {path}-00.webp: write mosaic:FOLDER/SPLIT for the sheets FOLDER/SPLIT-00.webp …")
     for number in range(max(found)):
         if number not in found:
-            raise NotFound(f"there is no {path}-{number:02d}.webp, but later sheets are there: get it, too")
+            raise NotFound(f"there is no {path}-{number:02d}.webp, but later sheets exist: get the missing sheet")
     return [found[number] for number in sorted(found)]
 
 
@@ -111,7 +111,7 @@ def _labels(path: Path) -> NDArray[np.int64] | None:
     with reading(f"labels from {path}", "get it again"), io.BytesIO(content(path)) as file:
         labels = np.load(file, allow_pickle=False)
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise Damaged(f"{path} holds no list of integers: write it with numpy.save(path, labels)")
+        raise Damaged(f"{path} does not hold a list of integers: write it with numpy.save(path, labels)")
     return labels.astype(np.int64)
 
 

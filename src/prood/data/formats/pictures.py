@@ -54,7 +54,7 @@ class Unreadable(Damaged):
 
 
 class DamagedPicture(Unreadable):
-    """The file can be read, and what it holds is no whole picture."""
+    """The file can be read, but does not hold a whole picture."""
 
 
 class ClosedPicture(Unreadable):
@@ -148,7 +148,7 @@ def plain(image: Image.Image, *, upright: bool = True) -> Image.Image:
 def _orientation(image: Image.Image) -> object:
     try:
         return image.getexif().get(0x0112)
-    # Odd EXIF data fail in many ways, and are no reason to refuse a picture.
+    # Odd EXIF data fail in many ways, and do not make a picture unusable.
     except Exception:
         return None
 
@@ -176,7 +176,7 @@ def _flat(image: Image.Image) -> Image.Image:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
-        return "it is no picture of a known format"
+        return "it is not a picture of a known format"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).splitlines() or [""])[0] or type(error).__name__

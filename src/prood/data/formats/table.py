@@ -91,4 +91,4 @@ def _columns(path: Path, head: list[str]) -> tuple[int, int | None, int]:
         return places[0], labels[0] if labels else None, 1
     if names[0].endswith(ENDINGS):
         return 0, 1 if len(names) > 1 else None, 0
-    raise Damaged(f"{path} has the columns {', '.join(names)[:80]}, and none of them is called path: name it so")
+    raise Damaged(f"{path} has the columns {', '.join(names)[:80]}, but none named path: rename one to path")

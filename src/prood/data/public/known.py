@@ -113,7 +113,7 @@ def flowers(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
     variable = {"train": "trnid", "validation": "valid", "test": "tstid"}[split]
     numbers = read_mat(path, variable)[variable].ravel()
     if not np.issubdtype(numbers.dtype, np.number) or (numbers != np.round(numbers)).any():
-        raise Damaged(f"{path} holds no picture numbers in '{variable}': {AGAIN}")
+        raise Damaged(f"{path} does not hold picture numbers in '{variable}': {AGAIN}")
     names = [f"image_{int(number):05d}.jpg" for number in numbers]
     tree = Tree(root, listed(root, names, path), shape or _SHAPE)
     return StoredSet(f"flowers:{split}", tree, tree.shape)

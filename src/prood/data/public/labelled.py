@@ -106,7 +106,7 @@ def _read_pngs(paths: list[Path], labels_path: Path) -> list[_Part]:
     except (ValueError, RecursionError):
         labels = None
     if not isinstance(labels, list) or not all(type(label) is int and abs(label) < 2**31 for label in labels):
-        raise Damaged(f"{labels_path} holds no list of integers as labels: {AGAIN}")
+        raise Damaged(f"{labels_path} does not hold a list of integers as labels: {AGAIN}")
     pixels = [_read_png(path) for path in paths]
     ends = np.cumsum([len(part) for part in pixels])
     if ends[-1] != len(labels):

@@ -105,7 +105,7 @@ def count_images(path: Path) -> int:
     except OSError as error:
         raise NotFound(f"there is no file {path}: put tiny_images.bin there") from error
     if size == 0 or size % _PIXELS:
-        raise Damaged(f"{path} has {size} bytes, which is no multiple of {_PIXELS}: it is incomplete, copy it again")
+        raise Damaged(f"{path} has {size} bytes, not a multiple of {_PIXELS}: copy the incomplete file again")
     return size // _PIXELS
 
 

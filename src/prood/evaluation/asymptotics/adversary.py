@@ -16,7 +16,7 @@ Objective = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Stage:
-    """So many steps of this length on the sphere of this radius (ℓ2)."""
+    """`steps` steps of this length on the sphere of this radius (ℓ2)."""
 
     radius: float
     steps: int

@@ -93,7 +93,7 @@ def _trajectories(
 ) -> tuple[Tensor, Tensor]:
     """Where they start, and a direction for each."""
     if not alphas or count < 1:
-        raise BadValue("at least one distance and one trajectory are needed to see what is far away")
+        raise BadValue("far away needs at least one distance and one trajectory")
     score.model.to(device).eval()
     chosen = outside.subset(count, seed)
     images = chosen.floats(range(len(chosen))).to(device)
@@ -101,7 +101,7 @@ def _trajectories(
 
 
 def random_directions(count: int, shape: tuple[int, ...], kind: str = "uniform", seed: int = 0) -> Tensor:
-    """So many random directions for images of this shape; float32, the same for the same seed."""
+    """`count` random directions for images of this shape, in float32; determined by the seed."""
     if kind not in KINDS:
         raise UnknownName(f"unknown kind of directions {kind!r}: choose one of {', '.join(KINDS)}")
     if count < 1:

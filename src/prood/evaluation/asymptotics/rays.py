@@ -46,7 +46,7 @@ class Ray:
         return cls(slope, torch.zeros_like(slope), start.double().expand_as(slope), slope.new_zeros(len(slope)))
 
     def linear(self, product: Product, weight: Tensor, terms: int, bias: Tensor | None = None) -> Ray:
-        """Behind W·(…) + b, where product(x, W) is W·x, with sums of so many terms.
+        """Behind W·(…) + b, where product(x, W) is W·x, with sums of `terms` terms.
 
         |ŝ − s| ≤ |W|·(error + γ·|slope|) with γ = (terms + 8)·u, made larger by what computing it may round.
         """

@@ -34,12 +34,12 @@ class FarOptions:
 
 @dataclass(frozen=True)
 class Asymptotics:
-    """What `prood asymptotics` prints.
+    """What `prood reproduce asymptotics` prints.
 
-    `random` has a summary of fates by the kind of directions, and `adversarial` that of the directions found; both have
-    no fates for a classifier without discriminator. The curves run over `alphas`: `mean` the mean confidence along
-    x + α·n (of a bare discriminator p(in)), `maximum` the largest p(in) of all adversarial directions at that scale (of
-    a classifier without discriminator the largest confidence). `auc`: the in-distribution against x + α·n.
+    `random` has a summary of fates by the kind of directions, and `adversarial` a summary for the directions found;
+    both have no fates for a classifier without discriminator. The curves run over `alphas`: `mean` the mean confidence
+    along x + α·n (of a bare discriminator p(in)), `maximum` the largest p(in) of all adversarial directions at that
+    scale (of a classifier without discriminator the largest confidence). `auc`: the in-distribution against x + α·n.
     """
 
     theorem: Theorem
@@ -103,18 +103,18 @@ def study_run(
     *,
     outside: str = "uniform",
     inside: str | None = None,
-    guard: float | None = None,
+    far_penalty: float | None = None,
     search: str = "far",
     device: str | None = None,
     **more: Any,
 ) -> Asymptotics:
-    """The same for a model and image sets by name; `guard` is another one than the model's own, 0 for none."""
+    """The same for a model and image sets by name; `far_penalty` replaces the model's own weight, 0 removes it."""
     if search not in SCHEDULES:
         raise UnknownName(f"unknown search {search!r}: choose one of {', '.join(SCHEDULES)}")
     target = processes.device(device)
     model, about = load(path, device=target)
-    if guard is not None:
-        model = guarded(model, guard)
+    if far_penalty is not None:
+        model = guarded(model, far_penalty)
     known = None if inside is None else data.load(inside, split="test", **fitting_of(about.recipe))
     shape = _shape(model) if known is None else known.shape
     if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
@@ -126,7 +126,7 @@ def study_run(
 
 
 def guarded(model: nn.Module, weight: float = 1.0) -> nn.Module:
-    """A discriminator or a joint model, with this guard outside [0, 1]^d: the same weights, the same on images."""
+    """A discriminator or joint model with this far penalty outside [0, 1]^d; the weights and outputs on images stay."""
     if isinstance(model, ProoD):
         made = copy.copy(model)
         made._modules = dict(model._modules)  # of its own: the copy shares everything else
@@ -134,11 +134,11 @@ def guarded(model: nn.Module, weight: float = 1.0) -> nn.Module:
         return made
     if isinstance(model, Discriminator):
         return model.guarded(weight)
-    raise Unsupported("only a discriminator, or a joint model, has a guard: leave --guard out")
+    raise Unsupported("only a discriminator or a joint model has a far penalty: leave out --far-penalty")
 
 
 def _shape(model: nn.Module) -> tuple[int, int, int]:
     g = model.discriminator if isinstance(model, ProoD) else model
     if not isinstance(g, Discriminator):
-        raise BadValue("how large the images of a plain classifier are is not known: name some with --in")
+        raise BadValue("a plain classifier does not state the size of its images: name some with --inside")
     return g.image

@@ -42,7 +42,7 @@ class Theorem:
 
 
 def check_theorem(model: nn.Module) -> Theorem:
-    """Check the conditions on a discriminator, on that of a joint model, or on any Sequential that claims to be one.
+    """Check the conditions on a discriminator, on a joint model's, or on any Sequential that claims to be one.
 
     Nothing is taken from how a network was made: what counts are its layers, and its weights as they are stored. Of a
     committee one member is enough, for g is at most what its scale makes of that member, and grows with it.
@@ -52,7 +52,7 @@ def check_theorem(model: nn.Module) -> Theorem:
         return max(map(check_theorem, g.members), key=lambda one: (one.holds, one.covers == EVERY))
     layers = layers_of(model)
     if layers is None:
-        reason = f"{type(model).__name__} is no plain row of layers: nothing is known of it far away"
+        reason = f"{type(model).__name__} is not a plain row of layers: nothing is known about it far away"
         return Theorem((Condition("layers", False, reason),), NONE)
     guard = guard_of(model)
     own = (_layers(layers), _activation(layers), _weights(layers[-1]), _output(layers[-1]))
@@ -62,7 +62,7 @@ def check_theorem(model: nn.Module) -> Theorem:
 
 
 def layers_of(model: nn.Module) -> list[nn.Module] | None:
-    """The layers of g in a row; None for what is no row of layers, or has hooks or another forward() around it."""
+    """The layers of g in a row; None for what is not a row of layers, or has hooks or another forward() around it."""
     if isinstance(model, ProoD):
         return layers_of(model.discriminator)
     if isinstance(model, Discriminator) and _plain(model, Discriminator):
@@ -185,7 +185,7 @@ def fates(model: nn.Module, directions: Tensor, start: Tensor | None = None, *, 
     """
     layers = layers_of(model)
     if layers is None:
-        raise Unsupported(f"cannot follow a {type(model).__name__} to infinity: it is no row of layers")
+        raise Unsupported(f"cannot follow a {type(model).__name__} to infinity: it must be an nn.Sequential")
     if directions.ndim < 2 or not len(directions) or not directions.isfinite().all():
         raise BadValue("directions are a non-empty batch of finite numbers")
     if (directions == 0).flatten(1).all(1).any():

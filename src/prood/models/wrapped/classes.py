@@ -19,5 +19,5 @@ def read_classes(path: Path) -> tuple[str, ...]:
         raise BadValue(f"{path} names no classes: give a JSON list of texts, or one name a line, two or more")
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise BadValue(f"{path} has the class {twice!r} twice: give each a name of its own")
+        raise BadValue(f"{path} has the class {twice!r} twice: rename one of them")
     return tuple(names)

@@ -44,7 +44,7 @@ class Facts:
     def __post_init__(self) -> None:
         known = self.kind in (*ENDINGS, "torchvision", "timm", "hf", "prood") and self.layout in ("NCHW", "NHWC")
         if not known or self.classes < 2 or (self.batch or 1) < 1:
-            raise Damaged(f"no wrapped classifier is of kind {self.kind!r} with {self.classes} classes, as is written")
+            raise Damaged(f"the file describes an impossible classifier: kind {self.kind!r}, {self.classes} classes")
         stored = self.kind in ENDINGS
         if stored and (not self.file or not self.sha256 or Path(self.file).name != self.file):
             raise Damaged(f"a wrapped {self.kind} classifier has a file beside the model's, not {self.file!r}")
@@ -64,7 +64,7 @@ class Wrapped(nn.Module):
     """Somebody else's classifier with its own preprocessing: images in [0, 1] in, logits out.
 
     A network of a package, or of ours, is a part like any other, and its weights lie in Prood's file. A program stays
-    a file of its own, and its weights are no parameters here. The buffer `digest` stands for both and for the
+    a file of its own, and its weights are not parameters here. The buffer `digest` stands for both and for the
     preprocessing, so that the fingerprint of a model tells any two of them apart.
     """
 
@@ -76,7 +76,7 @@ class Wrapped(nn.Module):
         super().__init__()
         self.facts = facts
         self.network = network
-        self.program: Program | None = None  # no module, so what is in it is no part, and is not saved twice
+        self.program: Program | None = None  # not a module, so that its weights are not saved twice
         self.path: Path | None = None
         self.content: bytes | None = None  # of a program that lies in no folder of ours yet
         self.opened_for: tuple[int, int, int] | None = None  # the joint model's images; of a saved one, g knows them
@@ -148,7 +148,7 @@ class Wrapped(nn.Module):
         self.path, self.content = target, None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Wrapped:
-        """Move what is no part as well: `to`, `cuda` and `float` all come by here."""
+        """Move the program, too: `to`, `cuda` and `float` all call this."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.program is not None and self.program.network is not None:
             self.program.network._apply(fn)  # type: ignore[no-untyped-call]

@@ -73,7 +73,7 @@ def opened(
         raise Unsupported(f"{classifier} returns one number for an image: a classifier has two classes or more")
     is_softmax = look_like_probabilities(answer) if options.probabilities is None else options.probabilities
     if is_softmax and not (answer >= 0).all():
-        raise Unsupported(f"{classifier} returns negative numbers: they are logits and no probabilities")
+        raise Unsupported(f"{classifier} returns negative numbers: they are logits, not probabilities")
     names = source.names if options.classes is None else options.classes
     if names is not None and len(names) != count:
         raise Mismatch(f"{classifier} has {count} classes, and there are {len(names)} names for them")
@@ -180,7 +180,7 @@ def _raw(wrapped: Wrapped, images: Tensor) -> Tensor:
     if len(answer) != len(images):
         raise Unsupported(f"the classifier returned {len(answer)} answers to {len(images)} images")
     if not answer.isfinite().all():
-        raise Diverged("the classifier answers NaN or infinity: look at its weights, and at --mean and --std")
+        raise Diverged("the classifier returns NaN or infinity: check its weights, --mean and --std")
     return answer
 
 

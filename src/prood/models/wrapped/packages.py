@@ -112,7 +112,7 @@ def _with_weights(
     """
     if path.suffix != ".safetensors":
         writer = "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
-        raise Unsupported(f"{path} is no .safetensors file, and Prood loads no pickle: write it with {writer}")
+        raise Unsupported(f"{path} is not a .safetensors file, and Prood loads no pickles: write it with {writer}")
     try:
         values = load_file(path)
     except (SafetensorError, OSError) as error:
@@ -142,7 +142,7 @@ def _open_hf(name: str, weights: Path | None, classes: int | None) -> Source:
     )
     config = network.config
     if config.problem_type == "multi_label_classification":
-        raise Unsupported(f"{name} gives each class a probability of its own: Prood needs one class for an image")
+        raise Unsupported(f"{name} is a multi-label classifier: Prood needs one class per image")
     labels = getattr(config, "id2label", None) or {}
     names = tuple(str(labels[key]) for key in sorted(labels, key=int))
     nameless = all(re.fullmatch(r"LABEL_\d+", one) for one in names)  # what transformers writes for want of names

@@ -134,7 +134,7 @@ def _open_onnx(content: bytes) -> Program:
         if images.requires_grad and torch.is_grad_enabled():
             raise Unsupported("onnxruntime has no gradients: attack it by 'prood evaluate' with --attacks square")
         values = session.run(outputs, {name: np.ascontiguousarray(images.cpu().numpy().astype(kind))})
-        # Sequences and maps, as scikit-learn's exporters add them, are no tensors.
+        # Sequences and maps, as scikit-learn's exporters add them, are not tensors.
         arrays = {key: value for key, value in zip(outputs, values, strict=True) if isinstance(value, np.ndarray)}
         return {key: torch.from_numpy(value).to(images.device) for key, value in arrays.items()}
 

@@ -48,7 +48,7 @@ class Experiment:
 
 
 def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
-    """Make an experiment and write its JSON file, unless what is there is of the same models and settings."""
+    """Make an experiment and write its JSON file, unless the existing one has the same models and settings."""
     file = experiment.file(lab)
     stored = read_json(file) if file.is_file() else None
     what = f"{experiment.kind} {experiment.name}"
@@ -79,7 +79,7 @@ def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
         try:
             write_text(file, json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
         except ValueError:
-            raise Diverged(f"{what} measured something that is no number: nothing was written") from None
+            raise Diverged(f"{what} measured NaN or infinity: nothing was written") from None
     lab.console.print(f"{what}: {seconds:.0f} s, see {file}", soft_wrap=True, highlight=False)
     return file
 

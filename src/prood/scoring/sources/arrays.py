@@ -56,7 +56,7 @@ def _opened(path: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype[An
                 raise Unsupported(f"{fault}: store uint8 as (N, H, W), (N, H, W, C) or (N, C, H, W)")
             held, row = archive.getinfo(MEMBER).file_size - file.tell(), math.prod(shape[1:])
             if not 0 < row <= LARGEST or shape[0] * row != held:
-                raise Damaged(f"{path} says that it holds images of shape {shape}, and has {held:,} bytes of them")
+                raise Damaged(f"{path} claims images of shape {shape}, but holds only {held:,} bytes")
             yield file, shape, dtype
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, zlib.error, NotImplementedError) as error:
         hint = "write it with numpy.savez(path, images=…)"

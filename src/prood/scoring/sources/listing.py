@@ -29,7 +29,7 @@ class Listing:
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd", write_statistics=False)
         self._waiting: list[bytes] = []
         self.count = 0
-        self.most: int | None = None  # paths beyond so many are left out
+        self.most: int | None = None  # maximum paths to list
 
     def __enter__(self) -> Self:
         return self

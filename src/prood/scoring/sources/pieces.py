@@ -55,7 +55,7 @@ def chunks(piece: Piece, size: int, shape: Shape | None = None) -> Iterator[Chun
 
 
 def text(name: str, row: int | None = None) -> str:
-    """A file's name may be bytes that are no text, which Parquet does not take."""
+    """A file's name may be bytes other than text, which Parquet does not take."""
     if row is not None:  # the column of a table, and the kind of a file, go without saying
         name = f"{name.removeprefix('npz:').partition(INSIDE)[0]}[{row}]"
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -20,7 +20,7 @@ MOST = 1_000_000
 """Shards of one file: what it says of its rows is not yet read."""
 FEWEST = 64
 SHARDS = 16
-"""Small sets are cut into so many, for several processes to share."""
+"""Small sets are cut into this number of shards, for several processes to share."""
 
 
 def planned(
@@ -85,7 +85,7 @@ def _file(path: str, listing: Listing, column: str | None) -> Iterator[Piece]:
         yield Piece("npz", path, 0, arrays.length(path))
     else:
         known = ".txt .csv .parquet .tar .tar.gz .npz, or a picture"
-        raise Unsupported(f"{path} is no source of images: its name must end in {known}")
+        raise Unsupported(f"{path} is not a source of images: its name must end in {known}")
 
 
 def _first(piece: Piece, limit: int | None) -> Piece:

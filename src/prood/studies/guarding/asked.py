@@ -147,7 +147,7 @@ def _check_classes(inside: Images) -> None:
 
 
 def _beside_folders(images: Images) -> str | None:
-    """The first picture that lies beside folders of pictures, so that these are no classes."""
+    """The first picture beside folders of pictures; it means that the folders are not classes."""
     pictures = getattr(getattr(images, "reader", None), "pictures", None)
     if pictures is None or not images.name.startswith("folder:"):
         return None

@@ -88,7 +88,7 @@ def _network(
 
 
 def averaging(height: int, width: int, side: int) -> tuple[int, str]:
-    """How g averages down: by a factor that divides the sides, and is trained small; else by a word of its size."""
+    """How g averages down: by a factor that divides the sides, and is trained small, or by a word in its size."""
     shorter = min(height, width)
     if shorter <= 64:
         return 1, ""

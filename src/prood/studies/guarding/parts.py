@@ -54,7 +54,7 @@ class Parts:
 
 
 def sizes(count: int, table: GuardTable) -> dict[str, int]:
-    """How many of so many images inside go into each part; what is left is trained on."""
+    """How many of `count` images inside go into each part; the rest is for training."""
     least = {HELD_BACK: 20, CALIBRATION: needed(table.accept, table.level), TEST: 40}
     if len(table.shares) != 3 or not sum(table.shares) < 1:
         raise BadValue(f"shares = {list(table.shares)} must be three shares of the images that leave some to train on")
@@ -148,7 +148,7 @@ def _chunks(count: int) -> list[range]:
 
 
 def _folders(inside: Images, outside: Images | None) -> dict[str, str]:
-    """The last steps of both names, where they tell the two apart and are no names of parts."""
+    """The last steps of both names, if they tell the two apart and are not names of parts."""
     named = ["made" if one is None else Path(one.name.rpartition(":")[2]).stem for one in (inside, outside)]
     plain = all(name.replace("-", "").replace("_", "").isalnum() for name in named)
     if not plain or named[0] == named[1] or {TRAIN, "val", TEST} & set(named):

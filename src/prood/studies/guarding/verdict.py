@@ -21,7 +21,7 @@ from prood.studies.lab import Lab
 MUCH, SOME = 0.5, 0.1
 """Shares of the outliers that are provably rejected, from which on proofs pay, or pay in part."""
 COST = 0.02
-"""So many fewer outliers may the guarded model reject than the classifier alone, for its proofs."""
+"""By how much fewer outliers the guarded model may reject than the classifier alone, for its proofs."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Facts:
         """Everything, for people."""
         parts = []
         if self.accuracy is not None:
-            of_those = "" if self.accuracy_accepted is None else f" ({self.accuracy_accepted:.1%} of those it accepts)"
+            of_those = "" if self.accuracy_accepted is None else f" ({self.accuracy_accepted:.1%} on accepted images)"
             parts.append(
                 f"The classifier alone names {self.accuracy:.1%} of {self.inside:,} test images right, and guarded"
             )

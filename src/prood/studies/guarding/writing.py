@@ -52,5 +52,5 @@ def recipe(asked: Asked, table: GuardTable, setting: Setting, name: str, epochs:
         "guard": {key: value for key, value in vars(table).items() if value is not None},
         "train": {"oe": {**f, "batch": batch, **precision}, "discriminator": {**g, "batch": batch, **precision}},
     }
-    words = "Written by Prood for 'prood guard --recipe'. Nothing is mirrored (flip), as signs and text are no mirror "
-    return parse(document, "guard", words + "images of themselves: turn it on for photographs of things that are.")
+    words = "Written by Prood for 'prood guard --recipe'. Nothing is mirrored (flip), as signs and text would change. "
+    return parse(document, "guard", words + "Turn it on for photographs whose mirror images are as likely.")
