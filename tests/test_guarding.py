@@ -6,20 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 import prood
 from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NotFound, ProodError, UnknownName, Unsupported
-from prood.models import build, load, small
+from prood.guarding import init
+from prood.models import WrapOptions, build, load, small
 from prood.models.files import save
 from prood.studies.guarding.asked import Asked, look
 from prood.studies.guarding.parts import read_parts
 from prood.studies.guarding.verdict import Facts
+from prood.training import load_recipe
 
 STAGES = (
     "guard.toml",
@@ -184,6 +188,8 @@ def test_what_cannot_be_guarded_is_refused_in_one_line(sets, tmp_path):
     refused(BadValue, run=tmp_path / "file")
     refused(NotFound, "no-such-model.onnx")
     refused(BadValue, eps=1.5)
+    refused(BadValue, epochs=-1)
+    refused(UnknownName, provable="lots")
 
 
 def test_a_guard_that_is_continued_runs_no_code_of_its_folder(tmp_path):
@@ -222,16 +228,36 @@ def test_damaged_pictures_and_classes_of_another_classifier_are_named(sets, tmp_
     assert load(tmp_path / "bad")[1].image == [1, 8, 8]
     with pytest.raises(Mismatch, match="--classes"):  # it was never trained
         prood.guard(tmp_path / "bad", run=tmp_path / "third", **options)
+    assert not (tmp_path / "third").exists()  # so the corrected command may name it again
     with pytest.raises((NotFound, AlreadyThere, ProodError)):
         prood.guard(tmp_path / "nowhere", run=tmp_path / "fourth", **options)
+
+
+def test_what_is_said_about_a_classifier_is_in_the_recipe_but_for_trust(sets, tmp_path):
+    inside, outside = str(sets / "squares.npz"), str(sets / "noise.npz")
+    program = torch.jit.trace(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.rand(2, 1, 8, 8))
+    program.save(tmp_path / "model.pt")
+    told = {"inside": inside, "outside": outside, "size": "8s2 fc16", "epochs": 1}
+    said = WrapOptions(trust_code=True, probabilities=False, mean=(0.5,), std=(0.5,))
+    with pytest.raises(Unsupported, match="--trust-code"):
+        init(tmp_path / "refused.toml", tmp_path / "model.pt", **told)
+    init(tmp_path / "guard.toml", tmp_path / "model.pt", **told, options=said)
+    table = load_recipe(str(tmp_path / "guard.toml")).guard
+    assert (table.probabilities, table.mean, table.std) == (False, (0.5,), (0.5,))
+    assert "trust_code" not in (tmp_path / "guard.toml").read_text()
+    with pytest.raises(BadValue, match="joint_image"):
+        init(tmp_path / "other.toml", tmp_path / "model.pt", **told, options=WrapOptions(resize=9))
+    for row in range(4):
+        picture(tmp_path / "in" / "ab"[row % 2] / f"{row}.png", row)
+    asked = Asked(f"folder:{tmp_path}/in", options=WrapOptions(joint_image=(3, 16, 16)))
+    assert look(asked).image == (3, 16, 16)
+    assert look(replace(asked, options=WrapOptions())).image == (3, 9, 9)
 
 
 FACTS = Facts(0.01, 0.6, 0.955, 0.98, 0.97, 0.87, 0.99, 0.995, None, 1000, 500, made=False)
 
 
 def test_the_paragraph_says_what_was_measured_and_whether_it_pays():
-    from dataclasses import replace
-
     said = FACTS.paragraph()
     assert all(number in said for number in ("99.0%", "95.5%", "98.0%", "97.0%", "87.0%", "0.01", "1,000", "500"))
     assert "It pays:" in said

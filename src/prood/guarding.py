@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, TypedDict, Unpack
 
 from rich.console import Console
@@ -87,11 +88,12 @@ def guard(
     folder, shown = Path(run), console or Console(quiet=True)
     began = time.monotonic()
     with _trusting(choices), _opened(folder):
+        begun = not (folder / RECIPE).is_file()
         chosen, estimate = _recipe(folder, recipe, _asked(classifier, inside, outside, choices), device, shown)
         parts = _parts(folder, chosen, shown)
         lab = lab_of(chosen, parts, folder, device=device, console=shown)
         try:
-            check_classifier(lab)
+            _checked(lab, folder, begun=begun)
             if estimate is not None and choices.get("epochs") is None:
                 left = 60 * table_of(chosen).minutes - (time.monotonic() - began) - estimate.after
                 chosen = in_what_is_left(chosen, parts, left, processes.device(device))
@@ -148,6 +150,18 @@ def _asked(
     sets = [None if one is None else set_name(str(one)) for one in (inside, outside)]
     asked = Asked(sets[0] or "", sets[1], None if classifier is None else str(classifier), **choices)
     return replace(asked, options=replace(asked.options, trust_code=False))  # which no recipe says
+
+
+def _checked(lab: Lab, folder: Path, *, begun: bool) -> None:
+    """Refuse a classifier that does not fit; what was `begun` just now goes, so that the folder takes a better one."""
+    try:
+        check_classifier(lab)
+    except Mismatch:
+        if begun:
+            (folder / RECIPE).unlink()
+            for part in (IMAGES, CLASSIFIER):
+                rmtree(folder / part, ignore_errors=True)
+        raise
 
 
 def _trusting(choices: Choices) -> AbstractContextManager[None]:

@@ -157,7 +157,7 @@ def test_a_member_that_is_no_array(prood, place):
 
 
 def test_a_path_that_is_mistyped_or_a_folder(prood, place, tmp_path):
-    refused(prood(*certified(place, image=tmp_path / "cat.pgn")), "there is no image set or file", "cat.pgn")
+    refused(prood(*certified(place, image=tmp_path / "cat.pgn")), "there is no file or folder", "cat.pgn")
     refused(prood(*certified(place, image=tmp_path)), f"the folder {tmp_path} holds no pictures")
 
 

@@ -11,12 +11,15 @@ from safetensors.torch import load_file, save_file
 
 import prood
 from prood.detector import Detector
-from prood.errors import AlreadyThere, Damaged, Mismatch, NotFound, ProodError, Unsupported
+from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NotFound, ProodError, Unsupported
 from prood.models import read_metadata, save
 
 
 def test_a_detector_that_was_saved_is_the_same(model, digits, tmp_path):
     detector = Detector(model, classes=tuple("abcdefgh"))
+    with pytest.raises(BadValue, match=r"eps=0\.01"):
+        detector.certify(digits[:2])
+    detector.eps = 0.02
     found = detector.calibrate(digits[:100], accept=0.9)
     detector.save(tmp_path / "saved")
     again = Detector.load(tmp_path / "saved")
@@ -25,6 +28,7 @@ def test_a_detector_that_was_saved_is_the_same(model, digits, tmp_path):
     for name in ("threshold", "score", "index", "accept", "level"):
         assert getattr(again.calibration, name) == getattr(found, name)
     assert (again.threshold, again.classes) == (found.threshold, detector.classes)
+    assert again.certify(digits[:2]).eps == again.eps == 0.02
     before, after = detector.predict(digits[100:200]), again.predict(digits[100:200])
     for name in ("label", "confidence", "p_in", "accepted", "p_value"):
         assert np.array_equal(getattr(before, name), getattr(after, name)), name

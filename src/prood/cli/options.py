@@ -41,7 +41,7 @@ def existing_paths(given: T) -> T:
     for name in map(str, given if isinstance(given, list) else [given or ""]):
         bare = name if ":" not in name else ""
         if (os.sep in bare or bare.lower().endswith(PATHS)) and not exists(expanduser(bare)):
-            raise NotFound(f"there is no image set or file '{name}': check its path")
+            raise NotFound(f"there is no file or folder '{name}': check its path")
     return given
 
 

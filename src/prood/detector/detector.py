@@ -41,6 +41,7 @@ class Detector:
     calibration: Calibration | None
     provable: float | None  # the share of the false rejections that g may spend, where that is known
     accept: float | None  # the share of the in-distribution that passes, where the threshold's origin tells
+    eps: float | None  # the radius that it was trained for, where its file says
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Detector:
         self.classes = tuple(map(str, range(self.count)) if classes is None else classes)
         self.rule = Rule(self.count or None).at(threshold)
         self.calibration = self.accept = None
+        self.eps = getattr(getattr(self.model, "about", None), "eps", None)
         self.provable = None if isinstance(self.model, Gated) else 0.0
 
     def __repr__(self) -> str:
@@ -175,7 +177,7 @@ class Detector:
     def certify(
         self,
         images: Images,
-        eps: float | str,
+        eps: float | str | None = None,
         *,
         radius: bool = False,
         batch: int = 64,
@@ -184,12 +186,13 @@ class Detector:
     ) -> Proof:
         """Bound the confidence over the ball of radius `eps`, and say whether all images in it are provably rejected.
 
-        `bound` is the way of bounding, and `norm` is "linf" by default. With `radius`, the largest radius at which each
-        image provably stays rejected is searched, up to the whole of [0, 1]^d, by about twenty more bounds per image.
-        Without a threshold there is only the bound.
+        `eps` is by default the radius that the model was trained for, `bound` the way of bounding, and `norm` "linf". With
+        `radius`, the largest radius at which each image provably stays rejected is searched, up to the whole of [0, 1]^d,
+        by about twenty more bounds per image. Without a threshold there is only the bound.
         """
         options = {"method": bound, **options}
-        asked, found, radii = radius_of(eps, options.get("norm", "linf")), [np.zeros(0)], [np.zeros(0)]
+        asked = radius_of(self.eps if eps is None else eps, options.get("norm", "linf"))
+        found, radii = [np.zeros(0)], [np.zeros(0)]
         for stack in read(images, self.shape, batch=batch):
             highest = self.upper_bound(stack, asked, **options)
             found.append(highest)

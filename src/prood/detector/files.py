@@ -38,7 +38,7 @@ def check_free(folder: Path) -> None:
 def save(detector: Detector, folder: Path) -> None:
     """Write the model with its names and threshold, and the calibration, into a new folder."""
     check_free(folder)
-    stated: dict[str, Any] = {name: getattr(detector, name) for name in ("threshold", "accept", "provable")}
+    stated: dict[str, Any] = {name: getattr(detector, name) for name in ("threshold", "accept", "provable", "eps")}
     save_model(detector.model, folder / MODEL_FILE, classes=list(detector.classes) or None, **stated)
     save_calibration(detector, folder)
 
@@ -52,7 +52,7 @@ def load(kind: type[Detector], path: Path | str, *, device: str | torch.device, 
         warn(f"{path}: {fault}")
     classes = about.classes if isinstance(model, ProoD) else None
     detector = kind(model, threshold=about.threshold, classes=classes, device=device)
-    detector.accept = about.accept
+    detector.accept, detector.eps = about.accept, about.eps
     detector.provable = detector.provable if about.provable is None else about.provable
     if (known := calibration(path, detector.model)) is not None:
         detector.use(known)

@@ -166,7 +166,9 @@ def shape_of(image: Sequence[int]) -> Shape:
     return int(channels), int(height), int(width)
 
 
-def radius_of(eps: float | str, norm: Norm = "linf") -> float:
+def radius_of(eps: float | str | None, norm: Norm = "linf") -> float:
+    if eps is None:
+        raise BadValue("the model does not say which radius it was trained for: give one, such as eps=0.01")
     if not isinstance(eps, str):
         try:
             eps = float(eps)

@@ -105,11 +105,13 @@ def measure(
                     peak, level = taken()
                 seconds = _quickest(step, device)
                 found.append((count, seconds, peak))
-                next_seconds = 4 * GROWTH * seconds
+                slower = seconds - found[-2][1] if len(found) > 1 else seconds
+                next_seconds = 2 * (seconds + GROWTH * max(0.0, slower))  # a look runs the step twice or more
                 next_bytes = GROWTH * (peak - level) + level
                 spent = time.perf_counter() - began + next_seconds
-                # From one look alone, the work that no image causes would be counted with each of them.
-                budget = BUDGET if len(found) > 1 else 8 * BUDGET
+                # From the first looks alone, the work that no image causes, and that of other programs, would be
+                # counted with each of the others.
+                budget = BUDGET * max(1, 16 >> len(found) - 1)
                 over = torch.tensor([spent > budget, left is not None and next_bytes > left / 2], dtype=torch.float32)
                 processes.average([over])  # so that all of them stop together
                 if over.any():
@@ -118,7 +120,7 @@ def measure(
     if len(found) > 1:
         before, less_seconds, less_bytes = found[-2]
         more = (here - count) / (count - before)
-        seconds += more * max(0.0, seconds - less_seconds)
+        seconds += min(more * max(0.0, seconds - less_seconds), seconds * (here / count - 1))
         peak += round(more * max(0, peak - less_bytes))
     else:  # too slow, or too big, for a second look
         seconds *= here / count

@@ -19,6 +19,7 @@ from prood.data.stored import Damage
 from prood.errors import BadValue, Mismatch, UnknownName
 from prood.models import WrapOptions, open_classifier
 from prood.models.wrapped import read_classes
+from prood.studies.thresholds import Asked as Point
 
 LOOKED_AT = 16  # pictures of a folder, to tell how large they are
 LARGEST = 64
@@ -46,6 +47,9 @@ class Asked:
     def __post_init__(self) -> None:
         if self.eps is not None and not 0 < self.eps <= 1:
             raise BadValue(f"eps is a radius above 0 and at most 1, not {self.eps}: 0.01 is 2.55 grey levels")
+        if self.epochs is not None and not self.epochs > 0:
+            raise BadValue(f"epochs must be above 0, not {self.epochs}")
+        Point(provable=self.provable).fitted  # noqa: B018  # or it is refused
         for name in ("image", "resize", "interpolation"):
             if getattr(self.options, name) is not None:
                 fault = f"a guard has no option {name!r}: the images of the guarded model are options.joint_image"
