@@ -32,7 +32,7 @@ def fewest(accepts: int = 1000) -> int:
 def test_how_many_images_a_guard_needs() -> None:
     assert f"at least {fewest()} photographs" in page("README.md")
     assert f"{fewest()} are the least" in page("docs/guides/guard.md")
-    assert FEWEST_OUTSIDE < fewest()
+    assert fewest() > FEWEST_OUTSIDE
 
 
 def test_how_much_is_proved_about_data_that_are_far_apart() -> None:
@@ -62,7 +62,11 @@ def test_the_limits_of_the_service() -> None:
     """The table of options is generated from the command; these are the defaults where no command says them."""
     text = page("docs/reference/commands.md")
     section = text[text.index("## prood serve") : text.index("## prood export")]
-    for option, value in (("--batch", Options().batch), ("--images", Options().images), ("--drain-s", Options().drain_s)):
+    for option, value in (
+        ("--batch", Options().batch),
+        ("--images", Options().images),
+        ("--drain-s", Options().drain_s),
+    ):
         assert re.search(rf"`{option} \w+` \|[^|]*\| `{value}` \|", section), option
 
 

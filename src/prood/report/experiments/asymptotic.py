@@ -26,7 +26,7 @@ from prood.report import far
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import markdown_table
 from prood.studies.known import REFERENCES
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 
 BARE, GUARDED = "no guard", "guarded"
 SHOWN = (0.1, 1.0, 10.0, 100.0, 1000.0, 100_000.0)
@@ -34,19 +34,19 @@ COUNT, FEW = 100, 10  # directions, as in the paper; and where a CPU has to sear
 RANDOM = 1000
 
 
-def _confidence(lab: Lab) -> Content:
+def _confidence(runner: Runner) -> Content:
     """Plain, OE and the joint model, with and without its guard; others where they are trained already."""
-    name, outside = next(iter(lab.outside().items()))
-    options: dict[str, Any] = {"device": processes.device(lab.device)}
+    name, outside = next(iter(runner.outside().items()))
+    options: dict[str, Any] = {"device": processes.device(runner.device)}
     curves: dict[str, list[float]] = {}
     classes = None
-    for run, node in lab.study.rows.items():
+    for run, node in runner.study.rows.items():
         wanted = node.headline or run in REFERENCES
-        if not lab.has(run) and not (wanted and lab.may_train):
+        if not runner.has(run) and not (wanted and runner.may_train):
             if wanted:
-                lab.notes.append(f"{node.title} is left out: its weights are not here")
+                runner.notes.append(f"{node.title} is left out: its weights are not here")
             continue
-        model, about = load(lab.run(run))
+        model, about = load(runner.run(run))
         if isinstance(model, Discriminator):
             continue  # no classes to be sure of
         classes = len(about.classes) if about.classes else classes
@@ -76,22 +76,22 @@ def _confidence_section(content: Content) -> str:
     )
 
 
-def _directions(lab: Lab) -> Content:
+def _directions(runner: Runner) -> Content:
     """g of the joint model by the paper's search and by one that goes farther; by the latter also Plain."""
-    target = processes.device(lab.device)
-    slow = lab.study.gpu and target.type == "cpu"
+    target = processes.device(runner.device)
+    slow = runner.study.gpu and target.type == "cpu"
     if slow:
-        lab.notes.append(f"On a CPU: {FEW} directions instead of {COUNT}, and without the paper's 40,000 steps")
-    title = lab.study.headline.title
-    joint, _ = load(lab.run(lab.study.headline.name), device=target)
+        runner.notes.append(f"On a CPU: {FEW} directions instead of {COUNT}, and without the paper's 40,000 steps")
+    title = runner.study.headline.title
+    joint, _ = load(runner.run(runner.study.headline.name), device=target)
     bare = guarded(joint, 0)  # as in the paper, whatever the recipe says
     plans: list[tuple[str, nn.Module, str]] = [] if slow else [(f"{title}, {BARE}", bare, "paper")]
     plans += [(f"{title}, {BARE}, farther out", bare, "far"), (f"{title}, {GUARDED}", guarded(joint), "far")]
-    if lab.has("plain") or lab.may_train:
-        plans.append(("Plain", load(lab.run("plain"), device=target)[0], "far"))
+    if runner.has("plain") or runner.may_train:
+        plans.append(("Plain", load(runner.run("plain"), device=target)[0], "far"))
     else:
-        lab.notes.append("Plain is left out: its weights are not here")
-    shape = lab.inside().shape
+        runner.notes.append("Plain is left out: its weights are not here")
+    shape = runner.inside().shape
     count, random = (FEW, RANDOM // 10) if slow else (COUNT, RANDOM)
     models = {title: _searched(model, shape, search, count, random, target) for title, model, search in plans}
     return {"alphas": list(CURVE), "models": models}
