@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, guarded
+from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, with_far_penalty
 from prood.models import load
 from prood.report.experiments import EXPERIMENTS, asymptotic, perform
 from prood.studies import Runner
@@ -65,7 +65,7 @@ def test_plain_becomes_sure_and_the_guarded_one_does_not(far: dict) -> None:
 def test_on_images_a_guard_changes_nothing(runner: Runner) -> None:
     model, _ = load(runner.run("prood"))
     images = runner.inside().floats()
-    assert guarded(model)(images).equal(model(images))
+    assert with_far_penalty(model)(images).equal(model(images))
 
 
 @pytest.mark.slow
