@@ -17,7 +17,7 @@ from prood import cli
 from prood.attacks import APGD, PGD, PRESETS, Ensemble, Square
 from prood.data import ImageSet, uniform_noise
 from prood.models import discriminator, small
-from prood.studies import Lab, study_of
+from prood.studies import Runner, study_of
 
 # Networks in tests are small, and test processes run side by side: more threads would only wait for each other.
 torch.set_num_threads(1)
@@ -131,28 +131,28 @@ def short() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def lab_in(tiny: Path) -> Callable[..., Lab]:
-    """A lab of this recipe in a folder."""
+def runner_in(tiny: Path) -> Callable[..., Runner]:
+    """A runner of this recipe in a folder."""
 
-    def make(folder: Path, **options: object) -> Lab:
+    def make(folder: Path, **options: object) -> Runner:
         study = study_of(str(tiny))
         ours = {name: options.pop(name) for name in list(options) if hasattr(study, name)}
         study = replace(study, **{"attacked": 3} | ours)
         settings = {"seeds": (0, 1), "command": "prood reproduce", "results": folder / "results"} | options
         console = Console(file=io.StringIO(), width=160)
-        return Lab(study, folder / "runs", console=console, **settings)  # type: ignore[arg-type]
+        return Runner(study, folder / "runs", console=console, **settings)  # type: ignore[arg-type]
 
     return make
 
 
 @pytest.fixture(scope="session")
-def trained(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A lab whose cheap models are trained and published; tests only add to it."""
-    lab = lab_in(tmp_path_factory.mktemp("lab"))
+def trained(runner_in: Callable[..., Runner], tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """A runner whose cheap models are trained and published; tests only add to it."""
+    runner = runner_in(tmp_path_factory.mktemp("runner"))
     with shortened():
         for run in ("plain", "oe", "discriminator", "prood-s", "prood"):
-            assert lab.published(run) is not None
-    return lab
+            assert runner.published(run) is not None
+    return runner
 
 
 # A small joint model on noise: random weights, so that nothing separates well and every order can go wrong.

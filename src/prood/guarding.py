@@ -28,8 +28,8 @@ from prood.studies.guarding.parts import Parts, make_parts, read_parts
 from prood.studies.guarding.plan import Estimate, in_what_is_left, plan
 from prood.studies.guarding.study import CLASSIFIER, DISCRIMINATOR, GUARDED, lab_of, options_of, table_of
 from prood.studies.guarding.verdict import Facts, facts_of
-from prood.studies.lab import Lab
 from prood.studies.published import read_one
+from prood.studies.runner import Runner
 from prood.training import Recipe, explain_recipe, load_recipe
 
 RECIPE, FACTS, REPORT, CARD, IMAGES = "guard.toml", "guard.json", "report.html", "card.md", "images"
@@ -91,19 +91,19 @@ def guard(
         begun = not (folder / RECIPE).is_file()
         chosen, estimate = _recipe(folder, recipe, _asked(classifier, inside, outside, choices), device, shown)
         parts = _parts(folder, chosen, shown)
-        lab = lab_of(chosen, parts, folder, device=device, console=shown)
+        runner = lab_of(chosen, parts, folder, device=device, console=shown)
         try:
-            _checked(lab, folder, begun=begun)
+            _checked(runner, folder, begun=begun)
             if estimate is not None and choices.get("epochs") is None:
                 left = 60 * table_of(chosen).minutes - (time.monotonic() - began) - estimate.after
                 chosen = in_what_is_left(chosen, parts, left, processes.device(device))
                 write_text(folder / RECIPE, explain_recipe(chosen) + "\n")
-                lab = lab_of(_read(folder / RECIPE), parts, folder, device=device, console=shown)
-            lab.carry_out([CLASSIFIER, DISCRIMINATOR, GUARDED])
+                runner = lab_of(_read(folder / RECIPE), parts, folder, device=device, console=shown)
+            runner.carry_out([CLASSIFIER, DISCRIMINATOR, GUARDED])
         except Diverged as error:
             advice = "for prood guard: a smaller --eps, a smaller --size, or more --minutes, in another --run"
             raise Diverged(f"{error}; {advice}") from None
-        return _finished(lab, folder, chosen)
+        return _finished(runner, folder, chosen)
 
 
 def init(
@@ -152,10 +152,10 @@ def _asked(
     return replace(asked, options=replace(asked.options, trust_code=False))  # which no recipe says
 
 
-def _checked(lab: Lab, folder: Path, *, begun: bool) -> None:
+def _checked(runner: Runner, folder: Path, *, begun: bool) -> None:
     """Refuse a classifier that does not fit; what was `begun` just now goes, so that the folder takes a better one."""
     try:
-        check_classifier(lab)
+        check_classifier(runner)
     except Mismatch:
         if begun:
             (folder / RECIPE).unlink()
@@ -240,16 +240,16 @@ def _parts(folder: Path, recipe: Recipe, console: Console) -> Parts:
     return known
 
 
-def _finished(lab: Lab, folder: Path, recipe: Recipe) -> Guarded:
+def _finished(runner: Runner, folder: Path, recipe: Recipe) -> Guarded:
     """The report, the card and the facts, from what was measured."""
     made = recipe.data.outside.startswith("made:")
-    facts = facts_of(lab, folder, made=made)
+    facts = facts_of(runner, folder, made=made)
     results = read_results(folder)
     assert results is not None
     write_text(folder / FACTS, json.dumps(asdict(facts) | {"verdict": facts.paragraph()}, indent=1) + "\n")
     results.report(folder / REPORT)
     published = folder / "published.json"
-    publish(folder, published, command="prood guard", title="Guarded", outside=lab.against)
+    publish(folder, published, command="prood guard", title="Guarded", outside=runner.against)
     text = card(read_one(published), read_metadata(folder), name=str(folder))
     write_text(folder / CARD, f"{text}\n## Verdict\n\n{facts.paragraph()}\n")
     return Guarded(Detector.load(folder), facts, folder)

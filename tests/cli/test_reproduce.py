@@ -6,7 +6,7 @@ import pytest
 
 from prood.report import experiments as module
 from prood.report.experiments import EXPERIMENTS
-from prood.studies import Lab, study_of
+from prood.studies import Runner, study_of
 
 
 @pytest.fixture
@@ -20,8 +20,10 @@ def prood(prood, monkeypatch, tmp_path):
 def asked(monkeypatch):
     """What would have been made, instead of making it."""
     calls = []
-    monkeypatch.setattr(Lab, "carry_out", lambda lab, names, **options: calls.append((lab, list(names), options)))
-    monkeypatch.setattr("prood.report.write_cards", lambda lab, names: None)
+    monkeypatch.setattr(
+        Runner, "carry_out", lambda runner, names, **options: calls.append((runner, list(names), options))
+    )
+    monkeypatch.setattr("prood.report.write_cards", lambda runner, names: None)
     return calls
 
 
@@ -50,10 +52,10 @@ def test_what_a_user_can_mend_is_one_line(prood, tmp_path, words, complaint):
 
 def test_everything_by_default(prood, asked):
     assert prood("reproduce", "cifar100")[0] == 0
-    ((lab, names, options),) = asked
-    assert (lab.name, lab.folder, lab.against) == ("cifar100", Path("runs/cifar100"), "cifar10")
-    assert (lab.seeds, lab.home, lab.device, lab.command) == ((0,), 0, None, "prood reproduce cifar100")
-    assert (lab.results, lab.study.attacks, lab.study.attacked) == (Path("results"), "paper", 100)
+    ((runner, names, options),) = asked
+    assert (runner.name, runner.folder, runner.against) == ("cifar100", Path("runs/cifar100"), "cifar10")
+    assert (runner.seeds, runner.home, runner.device, runner.command) == ((0,), 0, None, "prood reproduce cifar100")
+    assert (runner.results, runner.study.attacks, runner.study.attacked) == (Path("results"), "paper", 100)
     assert (len(names), options) == (9, {"jobs": 1, "publish": True})
 
 
@@ -62,42 +64,48 @@ def test_options_reach_the_study(prood, asked):
     words += ["--attacks", "none", "--attacked", "7", "--seed", "2", "--device", "cpu", "--jobs", "3"]
     words += ["--model", "oe", "--model", "prood", "--shift", "1.5"]
     assert prood("reproduce", *words)[0] == 0
-    ((lab, names, options),) = asked
-    assert (lab.folder, lab.against, lab.seeds, lab.home, lab.device) == (Path("there"), "svhn", (2,), 2, "cpu")
-    assert (lab.study.shift, lab.study.attacks, lab.study.attacked) == (1.5, None, 7)
-    assert lab.command == "prood reproduce " + " ".join(words)
-    assert (names, lab.results, options) == (["oe", "prood"], Path("here"), {"jobs": 3, "publish": True})
+    ((runner, names, options),) = asked
+    assert (runner.folder, runner.against, runner.seeds, runner.home, runner.device) == (
+        Path("there"),
+        "svhn",
+        (2,),
+        2,
+        "cpu",
+    )
+    assert (runner.study.shift, runner.study.attacks, runner.study.attacked) == (1.5, None, 7)
+    assert runner.command == "prood reproduce " + " ".join(words)
+    assert (names, runner.results, options) == (["oe", "prood"], Path("here"), {"jobs": 3, "publish": True})
 
 
 def test_the_published_command_holds_no_folder_of_one_machine(prood, asked):
     words = ["cifar10", "--results", "/home/me/results", "--runs=/disk/runs", "--out", "mosaic:/data/natural32/train"]
     assert prood("reproduce", *words)[0] == 0
-    ((lab, _, _),) = asked
-    assert lab.results == Path("/home/me/results")
+    ((runner, _, _),) = asked
+    assert runner.results == Path("/home/me/results")
     expected = "prood reproduce cifar10 --results results --runs=runs --out mosaic:natural32/train"
-    assert lab.command == expected
+    assert runner.command == expected
 
 
 @pytest.mark.parametrize(("where", "folder"), [([], "runs/cifar10"), (["--runs", "there"], "there")])
 def test_several_seeds_are_reproduced_together(prood, asked, where, folder):
     assert prood("reproduce", "cifar10", "--seed", "0", "--seed", "2", *where)[0] == 0
-    ((lab, _, _),) = asked  # in one call
-    places = [str(lab.place("oe", seed)) for seed in lab.seeds]
+    ((runner, _, _),) = asked  # in one call
+    places = [str(runner.place("oe", seed)) for seed in runner.seeds]
     assert places == [f"{folder}/oe", f"{folder}/seed-2/oe"]
 
 
 def test_another_seed_has_a_folder_of_its_own(prood, asked):
     """The one in which experiments look for it."""
     assert prood("reproduce", "cifar10", "--seed", "2")[0] == 0
-    ((lab, _, _),) = asked
-    assert lab.place("oe", 2) == Lab(study_of("cifar10"), Path("runs/cifar10")).place("oe", 2)
+    ((runner, _, _),) = asked
+    assert runner.place("oe", 2) == Runner(study_of("cifar10"), Path("runs/cifar10")).place("oe", 2)
 
 
 def test_the_fast_way_has_a_folder_of_its_own(prood, asked):
     """Its joint model has another shift: the whole study could not go on from it."""
     assert prood("reproduce", "cifar10", "--fast")[0] == 0
     assert prood("reproduce", "cifar10", "--fast", "--runs", "mine")[0] == 0
-    assert [(names, lab.folder) for lab, names, _ in asked] == [
+    assert [(names, runner.folder) for runner, names, _ in asked] == [
         (["prood"], Path("runs/cifar10-fast")),
         (["prood"], Path("mine")),
     ]
@@ -106,7 +114,7 @@ def test_the_fast_way_has_a_folder_of_its_own(prood, asked):
 def test_another_out_distribution_has_a_folder_of_its_own(prood, asked):
     assert prood("reproduce", "cifar10", "--out", "natural32:train")[0] == 0
     assert prood("reproduce", "cifar10", "--out", "mosaic:far/away/natural32/train", "--seed", "1")[0] == 0
-    assert [lab.place("oe", lab.seeds[0]) for lab, _, _ in asked] == [
+    assert [runner.place("oe", runner.seeds[0]) for runner, _, _ in asked] == [
         Path("runs/cifar10@natural32/oe"),
         Path("runs/cifar10@natural32/seed-1/oe"),
     ]
@@ -133,7 +141,9 @@ def test_without_a_name_the_experiments_are_listed(prood, tmp_path, kind):
 def labs(monkeypatch):
     """The labs that experiments would have been made in."""
     found = []
-    monkeypatch.setattr(module, "perform_all", lambda experiments, lab, again: found.append((experiments, lab, again)))
+    monkeypatch.setattr(
+        module, "perform_all", lambda experiments, runner, again: found.append((experiments, runner, again))
+    )
     return found
 
 
@@ -141,16 +151,21 @@ def test_options_reach_the_lab(prood, labs):
     words = ["--recipe", "cifar10", "--runs", "there", "--results", "here", "--seeds", "3,4", "--attacks", "none"]
     words += ["--attacked", "7", "--only-published", "--again", "--device", "cpu", "--docs", "pages"]
     assert prood("reproduce", "table", "fpr", *words) == (0, "wrote pages/experiments.md\n", "")
-    (((experiment,), lab, again),) = labs
+    (((experiment,), runner, again),) = labs
     assert (experiment.name, again) == ("fpr", True)
-    assert (lab.name, lab.folder, lab.results, lab.seeds) == ("cifar10", Path("there"), Path("here"), (3, 4))
-    assert (lab.study.attacks, lab.study.attacked, lab.training, lab.device) == (None, 7, False, "cpu")
-    assert lab.command == "prood reproduce table fpr " + " ".join(words)
+    assert (runner.name, runner.folder, runner.results, runner.seeds) == (
+        "cifar10",
+        Path("there"),
+        Path("here"),
+        (3, 4),
+    )
+    assert (runner.study.attacks, runner.study.attacked, runner.training, runner.device) == (None, 7, False, "cpu")
+    assert runner.command == "prood reproduce table fpr " + " ".join(words)
 
 
 def test_experiments_that_failed_are_named_at_the_end(prood, monkeypatch, tmp_path):
     failed = {"figure-sizes": "no GPU", "table-main": "the dog ate it"}
-    monkeypatch.setattr(module, "perform_all", lambda experiments, lab, again: failed)
+    monkeypatch.setattr(module, "perform_all", lambda experiments, runner, again: failed)
     code, out, err = prood("reproduce", "all")
     assert (code, out, err.count("\n")) == (2, "wrote docs/experiments.md\n", 1)
     assert err.startswith(

@@ -7,13 +7,12 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+COMPARED = "longer|more|less|better|other|worse|one|higher|lower|faster"
 PHRASES = {
     r"; else\b": "say what the default is",
     r"\b[Ss]o many\b": "name what is counted",
     r"\blikewise\b": "say it again in full",
-    r"(?<![Tt]here )\b(?:is|are) no (?!(?:longer|more|less|better|other|worse|one|higher|lower|faster)\b)[a-z]+": (
-        "say “is not a …”"
-    ),
+    rf"(?<![Tt]here )\b(?:is|are) no (?!(?:{COMPARED})\b)[a-z]+": "say “is not a …”",
     r"\bthat of\b": "name it",
     r"\b[Oo]f [a-z0-9]+ (?:it|they|we) ": "subject, verb, object",
     r"\b(?:not|never) made again\b": "say “Prood reuses …”",

@@ -6,7 +6,7 @@ from prood import evaluate
 from prood.attacks import APGD
 from prood.errors import ProodError
 from prood.evaluation import BoundViolated
-from prood.evaluation.bench import confirm
+from prood.evaluation.measuring import confirm
 from prood.models import InLogit
 
 QUICK = APGD(iterations=5, restarts=1)

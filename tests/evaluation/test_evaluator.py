@@ -15,7 +15,7 @@ from prood.attacks import APGD, PRESETS, Attack, Ensemble
 from prood.data import ImageSet
 from prood.errors import Mismatch, ProodError
 from prood.evaluation import EvaluateOptions, Evaluation, Results, Scores, auc, bootstrap, fpr, read_results, rejected
-from prood.evaluation.bench import Bench
+from prood.evaluation.measuring import Evaluator
 from prood.evaluation.metrics import ACCEPT
 from prood.evaluation.words import PROVED
 from prood.models import Confidence, Curve, Discriminator, Fusion, ProoD, Score, score_of
@@ -72,9 +72,9 @@ def test_a_faster_form_of_a_score_is_searched_and_the_score_itself_is_reported(f
 
     score, faster = Confidence(f), Faster(f)
     score.quick = None  # not to be called
-    bench = Bench(score, EvaluateOptions(batch=7, attacks=QUICK, stop="never"), faster)
+    evaluator = Evaluator(score, EvaluateOptions(batch=7, attacks=QUICK, stop="never"), faster)
     with torch.no_grad():
-        found, attack = bench.confront(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
+        found, attack = evaluator.run(outside["dark"], 0.02, score(inside.floats()), lambda count: None)
         assert torch.allclose(torch.from_numpy(found.clean), score(outside["dark"].floats()))
     assert faster.searched == attack["forward"] > 0
     assert (found.attacked > found.clean).any()
@@ -276,7 +276,7 @@ MAKE = """
 import torch
 from prood.data import uniform_noise
 from prood.evaluation import evaluate
-from prood.evaluation.bench import Bench
+from prood.evaluation.measuring import Evaluator
 from prood.models import small
 torch.manual_seed(0)
 noise = {name: uniform_noise(5, (1, 28, 28), seed=seed) for seed, name in enumerate("abc")}
@@ -286,14 +286,14 @@ KILLED = f"""
 import sys, time
 sys.path.insert(0, sys.argv[1])
 {MAKE}
-measured, made = Bench.measured, []
+measured, made = Evaluator.measured, []
 def slow(self, *rest, **more):
     made.append(1)
     if len(made) == 3:
         print("under way", flush=True)
         time.sleep(600)
     return measured(self, *rest, **more)
-Bench.measured = slow
+Evaluator.measured = slow
 evaluate(model, inside=inside, outside=noise, eps=[0.1, 0.2], folder=sys.argv[2])
 """
 
@@ -350,7 +350,7 @@ def test_a_folder_that_may_only_be_read_answers_what_it_has(f, inside, outside, 
 
 
 def test_two_evaluations_at_a_time_keep_each_others_results(f, inside, outside, tmp_path, monkeypatch):
-    measured, others = Bench.measured, [("noise", 0.01)]
+    measured, others = Evaluator.measured, [("noise", 0.01)]
 
     def meanwhile(self, *rest, **more):
         if others:
@@ -358,7 +358,7 @@ def test_two_evaluations_at_a_time_keep_each_others_results(f, inside, outside, 
             evaluate(f, inside=inside, outside={name: outside[name]}, eps=eps, folder=tmp_path)
         return measured(self, *rest, **more)
 
-    monkeypatch.setattr(Bench, "measured", meanwhile)
+    monkeypatch.setattr(Evaluator, "measured", meanwhile)
     evaluate(f, inside=inside, outside={"dark": outside["dark"]}, eps=0.01, folder=tmp_path)
     assert [one.outside for one in read_results(tmp_path)] == ["noise", "dark"]
 
@@ -419,6 +419,6 @@ def test_a_batch_of_big_images_is_smaller(f, inside, outside, monkeypatch):
             sizes.append(len(images))
             return super().__call__(images)
 
-    monkeypatch.setattr("prood.evaluation.bench.PIXELS", 7 * 28 * 28 + 1)
+    monkeypatch.setattr("prood.evaluation.measuring.PIXELS", 7 * 28 * 28 + 1)
     evaluate(Watched(f), inside=inside, outside={"noise": outside["noise"]}, eps=0.1)
     assert max(sizes) == 7

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from prood.attacks import APGD
 from prood.evaluation import EvaluateOptions
-from prood.evaluation.bench import Bench
 from prood.evaluation.evaluator import Bar
+from prood.evaluation.measuring import Evaluator
 from prood.models import score_of
 
 
@@ -15,8 +15,8 @@ from prood.models import score_of
 def test_images_under_attack_count_in_parts(f, inside, outside):
     seen = []
     attack = APGD(iterations=4, restarts=1)
-    bench = Bench(score_of(f), EvaluateOptions(batch=8, attacks=attack, stop="never"))
-    bench.confront(outside["noise"], 0.1, torch.zeros(3), seen.append)
+    evaluator = Evaluator(score_of(f), EvaluateOptions(batch=8, attacks=attack, stop="never"))
+    evaluator.run(outside["noise"], 0.1, torch.zeros(3), seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 20
     assert {8, 16, 20} <= set(seen)
@@ -24,7 +24,7 @@ def test_images_under_attack_count_in_parts(f, inside, outside):
         len(seen) == 3 * (attack.iterations + 2) + 3
     )  # the first look, the start and the steps of each batch; its end
     seen.clear()
-    replace(bench, options=EvaluateOptions(batch=8)).confront(outside["noise"], 0.1, torch.zeros(3), seen.append)
+    replace(evaluator, options=EvaluateOptions(batch=8)).run(outside["noise"], 0.1, torch.zeros(3), seen.append)
     assert seen == [8, 16, 20]
 
 

@@ -16,7 +16,7 @@ from prood.models.committee import committee_of
 def digits_model(seed: int = 0) -> ProoD:
     """As the quickstart's: random, but with confidences of many sizes and bounds below the ceiling."""
     torch.manual_seed(seed)
-    f, g = small(8, width=4), discriminator("digits", image=(1, 28, 28), guard=1e-3)
+    f, g = small(8, width=4), discriminator("digits", image=(1, 28, 28), far_penalty=1e-3)
     with torch.no_grad():
         f[-1].weight.mul_(60)
         g.last.log_weight.sub_(2.0)
@@ -55,7 +55,7 @@ def gated_model(seed: int = 0) -> Gated:
 def committee_model(seed: int = 0) -> Gated:
     """Two members, of which each is the least for some images, behind the same gate."""
     model = gated_model(seed)
-    g = discriminator("digits-S", image=(1, 28, 28), guard=1e-3).eval()
+    g = discriminator("digits-S", image=(1, 28, 28), far_penalty=1e-3).eval()
     with torch.no_grad():
         g.last.log_weight.sub_(1.0)
     members, images = [model.discriminator, g], torch.rand(200, 1, 28, 28) ** 2

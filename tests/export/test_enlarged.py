@@ -21,7 +21,7 @@ FRONTS = {"p3 p2": (3, 26, 33)}  # no power of two, two in a row, and a rest on 
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Detector, Path]:
     torch.manual_seed(0)
     shape = FRONTS[request.param]
-    g = discriminator(f"{request.param} 6s2 fc12", image=shape, guard=1e-3)
+    g = discriminator(f"{request.param} 6s2 fc12", image=shape, far_penalty=1e-3)
     f = small(4, width=4, channels=shape[0])
     with torch.no_grad():
         f[-1].weight.mul_(60)

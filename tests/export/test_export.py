@@ -58,7 +58,7 @@ def test_outside_the_range_the_guard_counts_and_nothing_is_proven(
     model = detector.model
     with torch.no_grad():
         said = model.in_logit(beyond).double().sigmoid().numpy()
-        bare = (model.discriminator.guarded(0)(beyond) + model.shift).double().sigmoid().numpy()
+        bare = (model.discriminator.with_far_penalty(0)(beyond) + model.shift).double().sigmoid().numpy()
     np.testing.assert_allclose(got["p_in"], said, atol=1e-6, rtol=0)
     assert (bare - said > 1e-3).any()
     outside = ((beyond < 0) | (beyond > 1)).flatten(1).any(1).numpy()

@@ -135,8 +135,8 @@ def test_no_input_exceeds_the_ceiling(committee, images):
         scale(torch.tensor([one.ceiling], dtype=torch.float64)).float().item() for one, scale in committee.pairs()
     )
     assert (committee(images * 1e4) <= committee.ceiling).all()
-    assert (committee.guarded()(images * 1e4 - 5e3) < committee(images).min()).all()
-    assert torch.equal(committee.guarded()(images), committee(images))
+    assert (committee.with_far_penalty()(images * 1e4 - 5e3) < committee(images).min()).all()
+    assert torch.equal(committee.with_far_penalty()(images), committee(images))
 
 
 @pytest.mark.slow

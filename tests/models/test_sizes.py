@@ -91,9 +91,9 @@ def test_the_sizes_for_photographs_cost_what_the_guide_says() -> None:
         assert products / 1e6 == pytest.approx(millions, rel=0.02)
 
 
-def small(guard: float = 0.0) -> Discriminator:
+def small(far_penalty: float = 0.0) -> Discriminator:
     torch.manual_seed(0)
-    made = discriminator("4s2 p2 fc8", image=(2, 8, 12), mean=[0.4, 0.5], std=[0.2, 0.3], guard=guard)
+    made = discriminator("4s2 p2 fc8", image=(2, 8, 12), mean=[0.4, 0.5], std=[0.2, 0.3], far_penalty=far_penalty)
     with torch.no_grad():
         for weight in made.parameters():
             weight += 0.1 * torch.randn_like(weight)
@@ -117,18 +117,18 @@ def test_a_guard_counts_the_pixels_of_the_large_image() -> None:
     images = 3 * torch.randn(4, 2, 16, 24)
     outside = (images - images.clamp(0, 1)).abs().flatten(1).sum(1)
     expected = small()(nn.functional.avg_pool2d(images, 2)) - 0.5 * outside
-    torch.testing.assert_close(small(guard=0.5).enlarged(2)(images), expected)
+    torch.testing.assert_close(small(far_penalty=0.5).enlarged(2)(images), expected)
 
 
 def test_enlarged_it_is_saved_and_loaded(tmp_path: Path) -> None:
-    g = small(guard=0.25)
+    g = small(far_penalty=0.25)
     made = g.enlarged(4)
     assert made.architecture["size"] == "p4 4s2 p2 fc8"
     save(made, tmp_path / "g.safetensors", eps=0.01)
     again, about = load(tmp_path / "g.safetensors")
     images = torch.rand(3, 2, 32, 48)
     assert isinstance(again, Discriminator)
-    assert (again.image, again.guard, about.eps) == ((2, 32, 48), 0.25, 0.01)
+    assert (again.image, again.far_penalty, about.eps) == ((2, 32, 48), 0.25, 0.01)
     torch.testing.assert_close(again(images), made(images), rtol=0, atol=0)
     assert fingerprint(again) == fingerprint(made) != fingerprint(g)
     assert fitted(again, (2, 64, 96)).architecture["size"] == "p2 p4 4s2 p2 fc8"

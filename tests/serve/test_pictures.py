@@ -55,7 +55,7 @@ def animation(kind):
     ("file", "status", "said"),
     [
         (b"", 400, "the body is empty"),
-        (b"no picture", 400, "image 0 is no picture"),
+        (b"no picture", 400, "image 0 is not a readable picture"),
         (b"\x89PNG\r\n\x1a\n", 400, "image 0"),
         (claim(100, 100), 400, "image 0 cannot be read"),
         (claim(100_000, 100_000), 413, "too many pixels"),

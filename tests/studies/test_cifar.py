@@ -21,7 +21,7 @@ from prood.models import Discriminator, ProoD, fingerprint, load
 from prood.report import results_page, results_table, write_cards
 from prood.studies import (
     STUDIES,
-    Lab,
+    Runner,
     choose_shift,
     jobs,
     known,
@@ -31,7 +31,7 @@ from prood.studies import (
     reproduce,
     study_of,
 )
-from prood.studies import lab as module
+from prood.studies import runner as module
 from prood.studies.programs import run_fast
 from prood.studies.published import method_of
 from prood.studies.shift import Candidate
@@ -111,10 +111,10 @@ def miniature(tmp_path_factory):
         yield asked
 
 
-def study_in(folder: Path, *seeds: int, **facts) -> Lab:
+def study_in(folder: Path, *seeds: int, **facts) -> Runner:
     console = Console(file=io.StringIO(), width=160)
     study = replace(study_of("cifar10"), **{"attacks": None} | facts)
-    made = Lab(study, folder / "runs", folder / "results", seeds or (0,), console=console)
+    made = Runner(study, folder / "runs", folder / "results", seeds or (0,), console=console)
     return replace(made, home=made.seeds[0], own_shifts=True, training=True, device="cpu", command=COMMAND)
 
 
@@ -127,7 +127,7 @@ def done(tmp_path_factory, miniature):
     return study, study.results
 
 
-def chosen(study: Lab, ending: str) -> float:
+def chosen(study: Runner, ending: str) -> float:
     return json.loads((study.folder / f"discriminator{ending}-shift.json").read_text())["chosen"]
 
 
@@ -332,7 +332,7 @@ def test_a_shift_is_chosen_by_what_g_does_to_the_classifier_of_oe(done, ending):
 # The model that ships
 
 
-def passing(study: Lab) -> tuple[ImageSet, torch.Tensor, float, float]:
+def passing(study: Runner) -> tuple[ImageSet, torch.Tensor, float, float]:
     model, about = load(study.folder / "shipped")
     inside, _ = held_back(study.recipe)
     with torch.no_grad():
@@ -492,19 +492,19 @@ def test_the_settings_suit_the_recipes_as_they_ship(name, tmp_path, monkeypatch)
     monkeypatch.setattr("prood.studies.site.load_recipe", load_recipe)
     monkeypatch.setattr(known, "COMPACT", COMPACT)
     monkeypatch.setattr(known, "QUICK", QUICK)
-    lab = Lab(study_of(name), tmp_path)
-    for node in lab.study.nodes:
+    runner = Runner(study_of(name), tmp_path)
+    for node in runner.study.nodes:
         if node.method is not None:
-            assert lab.recipe_of(node, 0).options(node.method).epochs > 0
-    if not lab.study.gpu:
+            assert runner.recipe_of(node, 0).options(node.method).epochs > 0
+    if not runner.study.gpu:
         return
-    compact = lab.recipe_of(lab.study.node("compact"), 0)
+    compact = runner.recipe_of(runner.study.node("compact"), 0)
     assert compact.classifier["name"] == "compact"
     assert compact.options("prood").epochs == 100
-    papers = lab.recipe_of(lab.study.node("discriminator-ibp"), 0)
+    papers = runner.recipe_of(runner.study.node("discriminator-ibp"), 0)
     assert papers.method("discriminator").bound == "ibp"
-    for node in known.fast(lab.study).nodes:
-        assert lab.recipe_of(node, 0).options(node.method).epochs < lab.recipe.options(node.method).epochs
+    for node in known.fast(runner.study).nodes:
+        assert runner.recipe_of(node, 0).options(node.method).epochs < runner.recipe.options(node.method).epochs
 
 
 def test_other_settings_in_the_same_folder_are_refused(done):
@@ -514,10 +514,10 @@ def test_other_settings_in_the_same_folder_are_refused(done):
 
 
 def test_another_out_distribution_reaches_every_recipe_and_is_published_by_its_name(tmp_path):
-    lab = study_in(tmp_path, 5, outside="mosaic:/home/me/natural32/train")
+    runner = study_in(tmp_path, 5, outside="mosaic:/home/me/natural32/train")
     for name in ("discriminator", "discriminator-ibp"):
-        recipe = lab.recipe_of(lab.study.node(name), 5)
+        recipe = runner.recipe_of(runner.study.node(name), 5)
         assert recipe.data.outside == "mosaic:/home/me/natural32/train"
         assert recipe.options("discriminator").seed == 5
-    assert lab.against == "natural32"
+    assert runner.against == "natural32"
     assert study_in(tmp_path).against == "cifar100"

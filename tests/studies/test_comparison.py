@@ -18,7 +18,7 @@ from prood.evaluation.robustness import Robustness, robust_accuracy
 from prood.methods import METHODS
 from prood.models import ProoD, load
 from prood.report import comparison as report
-from prood.studies import Lab, compare
+from prood.studies import Runner, compare
 from prood.studies.comparing import Comparison, select
 from prood.studies.known import every_method
 from prood.studies.properties import RULES, Mark, Profile
@@ -65,7 +65,7 @@ def recipe_folder(found: Comparison) -> str:
 def run(recipe: Recipe, out: Path, names: tuple[str, ...] = (), bound: Any = None) -> tuple[Comparison, str]:
     console = Console(file=StringIO(), width=200)
     study = replace(every_method(recipe), inside=recipe.data.inside, bound=bound, attacked=recipe.evaluate.limit)
-    made = compare(Lab(study, out, seeds=(None,), home=None, console=console), names)
+    made = compare(Runner(study, out, seeds=(None,), home=None, console=console), names)
     report.save(made, out)
     report.show(made, console)
     return made, console.file.getvalue()  # type: ignore[attr-defined]

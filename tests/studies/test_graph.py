@@ -35,7 +35,7 @@ def test_a_node_comes_with_its_parts():
         study.with_parts(["prod"])
 
 
-def test_nothing_hangs_on_a_models_name(trained, lab_in, tmp_path):
+def test_nothing_hangs_on_a_models_name(trained, runner_in, tmp_path):
     """The same study with other names has the same weights and numbers."""
     names = {node.name: f"model-{place}" for place, node in enumerate(trained.study.nodes)}
     parts = [
@@ -43,12 +43,12 @@ def test_nothing_hangs_on_a_models_name(trained, lab_in, tmp_path):
         for node in trained.study.nodes
     ]
     nodes = tuple(replace(node, **changed) for node, changed in zip(trained.study.nodes, parts, strict=True))
-    lab = lab_in(tmp_path, nodes=nodes, seeds=(0,))
+    runner = runner_in(tmp_path, nodes=nodes, seeds=(0,))
     cheap = ["plain", "oe", "discriminator", "prood-s", "prood"]
-    lab.carry_out([names[one] for one in cheap], publish=True)
+    runner.carry_out([names[one] for one in cheap], publish=True)
     for one in cheap:
-        assert lab.weights(names[one]) == trained.weights(one)
-        ours, theirs = lab.read(names[one]), trained.published(one)
+        assert runner.weights(names[one]) == trained.weights(one)
+        ours, theirs = runner.read(names[one]), trained.published(one)
         found = {(each.outside, each.eps, each.images, each.auc, each.gauc, each.aauc) for each in ours.evaluations}
         known = {(each.outside, each.eps, each.images, each.auc, each.gauc, each.aauc) for each in theirs.evaluations}
         assert found <= known

@@ -133,8 +133,8 @@ def compare(
     way: Any = bound  # a wrong word is refused below
     attacked = loaded.evaluate.limit if limit is None else limit
     study = replace(every_method(loaded), inside=inside, attacks=attacks, attacked=attacked, bound=way)
-    lab = studies.Lab(study, out, seeds=(seed,), home=seed, device=device, console=shown)
-    found = studies.compare(lab, separated([methods]))
+    runner = studies.Runner(study, out, seeds=(seed,), home=seed, device=device, console=shown)
+    found = studies.compare(runner, separated([methods]))
     if processes.is_main():
         comparison.save(found, out)
         comparison.show(found, shown)

@@ -80,17 +80,17 @@ def study(
     name, seeds = str(context.info_name), tuple(seed or (0,))
     preset = None if attacks == "none" else attacks
     made = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
-    lab = studies.Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
+    runner = studies.Runner(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
-    kind = name + (f"@{lab.against}" if outside else "") + ("-fast" if fast else "")
+    kind = name + (f"@{runner.against}" if outside else "") + ("-fast" if fast else "")
     # Runs with other seeds lie below the folder of seed 0, unless a folder is given for a single seed.
     home = seeds[0] if runs is not None and len(seeds) == 1 else 0
-    lab = replace(lab, folder=runs or lab.folder / kind, home=home, command=_command(), console=console())
+    runner = replace(runner, folder=runs or runner.folder / kind, home=home, command=_command(), console=console())
     if fast:
-        for results_of_seed in run_fast(lab):
-            lab.console.print(report.results_table(results_of_seed))
+        for results_of_seed in run_fast(runner):
+            runner.console.print(report.results_table(results_of_seed))
     else:
-        report.write_cards(lab, studies.reproduce(lab, model or (), jobs=jobs))
+        report.write_cards(runner, studies.reproduce(runner, model or (), jobs=jobs))
     processes.stop()
 
 
@@ -208,14 +208,14 @@ def _perform(asked: dict[str, Any], kind: str | None = None) -> None:
     attacked = asked["attacked"] or study.attacked
     study = replace(study, attacks=None if preset == "none" else preset, attacked=attacked)
     folder = asked["runs"] or Path("runs") / study.name
-    lab = studies.Lab(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
-    lab = replace(lab, command=_command(), console=console())
+    runner = studies.Runner(study, folder, asked["results"], seeds, training=asked["train"], device=asked["device"])
+    runner = replace(runner, command=_command(), console=console())
     # Tables first: they train the models, and figures show all that are there.
     ordered = sorted(EXPERIMENTS, key=lambda one: one.kind != "table")
     experiments = [one for one in ordered if kind is None or (one.kind, one.name) == (kind, asked["name"])]
-    failed = perform_all(experiments, lab, again=asked["again"])
+    failed = perform_all(experiments, runner, again=asked["again"])
     if processes.is_main():
-        print(f"wrote {write_page(lab.results, asked['docs'])}")
+        print(f"wrote {write_page(runner.results, asked['docs'])}")
     processes.stop()
     if failed:
         reasons = "; ".join(f"{key.replace('-', ' ', 1)} ({reason})" for key, reason in failed.items())

@@ -47,7 +47,7 @@ def default_workers() -> int:
     return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
-class Ahead:
+class Prefetch:
     """A tensor for each step, made and sent to the device for many steps at once: one by one, it is calls that cost.
 
     `make` gives the tensor of a step; `finish` turns those of many, one below the other, into what is sent.
@@ -75,7 +75,7 @@ class Ahead:
 
 class _OnDevice:
     def __init__(self, images: ImageSet, order: Order, device: torch.device) -> None:
-        self.rows = Ahead(lambda step: processes.own_rows(order.rows(step)), device)
+        self.rows = Prefetch(lambda step: processes.own_rows(order.rows(step)), device)
         self.images = images.images.to(device)
         self.labels = None if images.labels is None else images.labels.to(device)
 

@@ -186,9 +186,9 @@ class Detector:
     ) -> Proof:
         """Bound the confidence over the ball of radius `eps`, and say whether all images in it are provably rejected.
 
-        `eps` is by default the radius that the model was trained for, `bound` the way of bounding, and `norm` "linf". With
-        `radius`, the largest radius at which each image provably stays rejected is searched, up to the whole of [0, 1]^d,
-        by about twenty more bounds per image. Without a threshold there is only the bound.
+        `eps` is by default the radius that the model was trained for, `bound` the way of bounding, and `norm` "linf".
+        With `radius`, the largest radius at which each image provably stays rejected is searched, up to the whole of
+        [0, 1]^d, by about twenty more bounds per image. Without a threshold there is only the bound.
         """
         options = {"method": bound, **options}
         asked = radius_of(self.eps if eps is None else eps, options.get("norm", "linf"))

@@ -1,8 +1,8 @@
 """Metrics, the evaluator, and results as data."""
 
-from prood.evaluation.bench import BoundViolated
 from prood.evaluation.budget import Budget
 from prood.evaluation.evaluator import evaluate
+from prood.evaluation.measuring import BoundViolated
 from prood.evaluation.metrics import auc, auc_ties_half, bootstrap, fpr, fpr_out_positive, rejected, roc, threshold
 from prood.evaluation.options import EvaluateOptions, parse_radii
 from prood.evaluation.results import RESULTS_FILE, Evaluation, Results, read_results

@@ -19,7 +19,7 @@ from prood import processes
 from prood.attacks import Compiled
 from prood.data import ImageSet
 from prood.errors import BadValue, Damaged, Mismatch, NoAccess, Unsupported, first_line, warn
-from prood.evaluation.bench import Bench
+from prood.evaluation.measuring import Evaluator
 from prood.evaluation.metrics import auc, fpr, intervals, rejected
 from prood.evaluation.options import EvaluateOptions, radii_of
 from prood.evaluation.results import Evaluation, Results, append, identity, read_results, settle
@@ -87,7 +87,7 @@ def evaluate(
     store = None if options.folder is None else Path(options.folder)
     stored = (read_results(store) if store else None) or Results()
     found = _usable(stored, plan)
-    bench = Bench(score, options, Compiled(score) if options.compile and options.attack else None)
+    evaluator = Evaluator(score, options, Compiled(score) if options.compile and options.attack else None)
     missing = {name: part for name, part in plan.items() if name not in found}
     if missing:
         _check_shape(score, inside, options.place)
@@ -95,8 +95,8 @@ def evaluate(
             warn(f"{options.name}: {fault}")
         lines = Lines(options.console if processes.is_main() else None, options.name)
         seen = partial(_seen, lines, inside)
-        reference = bench.over(inside, score, seen)
-        classified = _classified(bench, inside, seen)
+        reference = evaluator.over(inside, score, seen)
+        classified = _classified(evaluator, inside, seen)
         if store is not None:
             _shared(store)
     with Bar(options.console, options.name, sum(len(images) for images, _ in missing.values())) as bar:
@@ -112,13 +112,13 @@ def evaluate(
                 return replace(_evaluation(facts, scores, attack), seconds=seconds, machine=machine(options.place))
 
             if store is None:
-                found[name] = made(*bench.confront(images, settings["eps"], reference, bar.reaches, known))
+                found[name] = made(*evaluator.run(images, settings["eps"], reference, bar.reaches, known))
                 continue
-            shelf = bench.shelf(images, store / "scores" / f".{name}")
-            bench.measured(images, settings["eps"], reference, bar.reaches, known=known, shelf=shelf)
+            shelf = evaluator.shelf(images, store / "scores" / f".{name}")
+            evaluator.measured(images, settings["eps"], reference, bar.reaches, known=known, shelf=shelf)
             with shelf.taken() as parts:
                 if parts is not None:  # else another process is not done yet, and will put them together
-                    found[name] = made(*bench.together(images, reference, parts, all_of_them=True))
+                    found[name] = made(*evaluator.together(images, reference, parts, all_of_them=True))
                     append(store, found[name])
     while store is not None and (left := {name: plan[name] for name in missing if name not in found}):
         found |= _usable(read_results(store) or Results(), left)  # what other processes are still at
@@ -187,20 +187,20 @@ def _seen(lines: Lines, inside: ImageSet, done: int) -> None:
     lines.tell(0, 0, lambda: f"{done}/{len(inside)} images of the in-distribution")
 
 
-def _classified(bench: Bench, inside: ImageSet, seen: Callable[[int], None]) -> dict[str, Any]:
+def _classified(evaluator: Evaluator, inside: ImageSet, seen: Callable[[int], None]) -> dict[str, Any]:
     """How the model classifies the in-distribution, if it does: its accuracy, and among how many classes."""
-    logits = bench.score.logits(inside.floats([0]).to(bench.options.place))
+    logits = evaluator.score.logits(inside.floats([0]).to(evaluator.options.place))
     classes = None if logits is None else logits.shape[1]
     labels = None if classes is None else inside.labels_of(classes)
     if labels is None:
         return {"accuracy": None, "classes": classes}
 
     def guess(images: Tensor) -> Tensor:
-        logits = bench.score.logits(images)
+        logits = evaluator.score.logits(images)
         assert logits is not None
         return logits.argmax(1)
 
-    right = bench.over(inside, guess, seen).long() == labels
+    right = evaluator.over(inside, guess, seen).long() == labels
     return {"accuracy": right.double().mean().item(), "classes": classes}
 
 

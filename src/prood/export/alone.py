@@ -1,7 +1,7 @@
 """g alone as a plain ONNX network: stock operators in float32, as tools that verify networks read them.
 
 It is the same function as the deployed g over the reals. Its sums are not those of the deployed file, in order or in
-blocks, so float32 results differ in their last digits. A guard is left out: it is 0 on images.
+blocks, so float32 results differ in their last digits. The far penalty is left out: it is 0 on images.
 """
 
 from typing import Any

@@ -78,12 +78,12 @@ class Deployed(nn.Module):
         self.network = nn.Sequential(
             *(FixedNegative.of(one, torch.float32) if isinstance(one, NegativeLinear) else one for one in layers)
         )
-        self.guard = discriminator.guard
+        self.far_penalty = discriminator.far_penalty
 
     def forward(self, images: Tensor) -> Tensor:
         g: Tensor = self.network(images).flatten().double()
-        if self.guard:  # nothing on images, which is what the proof is about
-            g = g - self.guard * beyond_images(images.double())
+        if self.far_penalty:  # it is 0 on images, which the proof is about
+            g = g - self.far_penalty * beyond_images(images.double())
         return g
 
 

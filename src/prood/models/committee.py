@@ -99,9 +99,9 @@ class Committee(Discriminator):
         tops = [scale(scale.values.new_tensor([member.ceiling])) for member, scale in self.pairs()]
         return torch.cat(tops).amin().float().item()
 
-    def guarded(self, weight: float = 1.0) -> Committee:
+    def with_far_penalty(self, weight: float = 1.0) -> Committee:
         scales = [scale.function for _, scale in self.pairs()]
-        return Committee([member.guarded(weight) for member, _ in self.pairs()], scales).train(self.training)
+        return Committee([member.with_far_penalty(weight) for member, _ in self.pairs()], scales).train(self.training)
 
     def forward(self, images: Tensor) -> Tensor:
         return torch.stack([scale(member(images)) for member, scale in self.pairs()]).amin(0).float()

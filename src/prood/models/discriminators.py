@@ -25,15 +25,15 @@ class Discriminator(nn.Module):
     weights are negative and the values they multiply are not, g ≤ b everywhere, and g → −∞ far away from all data
     (Theorem 1 of the paper). Any other last activation would void that, and is refused.
 
-    The theorem needs a last hidden unit that keeps growing, and there are directions without one. A `guard` c > 0 takes
-    c·‖x − [0, 1]^d‖₁ from g: nothing on images, where every bit of g and every certificate stays what it is, and
+    The theorem needs a last hidden unit that keeps growing, and there are directions without one. A `far_penalty` c > 0
+    takes c·‖x − [0, 1]^d‖₁ from g: nothing on images, where every bit of g and every certificate stays what it is, and
     g ≤ b − c·‖x − [0, 1]^d‖₁ everywhere else, so that g → −∞ in every direction (docs/asymptotics.md).
     """
 
-    def __init__(self, network: nn.Sequential, guard: float = 0.0) -> None:
+    def __init__(self, network: nn.Sequential, far_penalty: float = 0.0) -> None:
         super().__init__()
-        if not 0 <= guard <= torch.finfo(torch.float32).max:  # in which it is multiplied
-            raise BadValue(f"the weight of the guard is a finite number that is not negative, not {guard}")
+        if not 0 <= far_penalty <= torch.finfo(torch.float32).max:  # in which it is multiplied
+            raise BadValue(f"far_penalty must be a finite number that is not negative, not {far_penalty}")
         if type(network).forward is not nn.Sequential.forward:
             raise Unsupported(f"a discriminator is a plain nn.Sequential, not a {type(network).__name__}")
         if len(network) < 3 or type(network[-1]) is not NegativeLinear or network[-1].out_features != 1:
@@ -41,22 +41,25 @@ class Discriminator(nn.Module):
         if type(network[-2]) is not nn.ReLU:
             raise Unsupported(f"a discriminator's last activation must be nn.ReLU, not {type(network[-2]).__name__}")
         self.body, self.tail = nn.Sequential(*list(network)[:-2]), nn.Sequential(*list(network)[-2:])
-        self.guard = float(guard)  # no tensor: the weights, their fingerprint and files that have none stay the same
+        self.far_penalty = float(far_penalty)  # not a tensor: neither the weights nor their fingerprint depend on it
 
-    def guarded(self, weight: float = 1.0) -> Discriminator:
-        """The same discriminator (it shares the weights) with another guard; 0 takes it off."""
-        made = Discriminator(nn.Sequential(*self.body, *self.tail), guard=weight).train(self.training)
+    def with_far_penalty(self, weight: float = 1.0) -> Discriminator:
+        """The same discriminator (it shares the weights) with another far penalty; 0 removes it."""
+        made = Discriminator(nn.Sequential(*self.body, *self.tail), far_penalty=weight).train(self.training)
         if hasattr(self, "architecture"):
-            spec: dict[str, Any] = {key: value for key, value in spec_of(self).items() if key != "guard"}
-            made.architecture = spec | ({"guard": made.guard} if made.guard else {})  # type: ignore[assignment]
+            spec = {key: value for key, value in spec_of(self).items() if key not in ("guard", "far_penalty")}
+            own = {"far_penalty": made.far_penalty} if made.far_penalty else {}
+            made.architecture = spec | own  # type: ignore[assignment]
         return made
+
+    guarded = with_far_penalty  # its former name
 
     def enlarged(self, factor: int) -> Discriminator:
         """The same discriminator (it shares the weights) for images of `factor` times the height and width.
 
         It averages `factor`×`factor` pixels and goes on as before. All that is said of it is about the large image: an
         ℓ∞ ball of radius ε is averaged into one of radius ε, an ℓ2 ball into one of ε/factor, an ℓ1 ball into one of
-        ε/factor². A guard counts the large image's pixels.
+        ε/factor². The far penalty counts the large image's pixels.
         """
         if not isinstance(factor, int) or factor < 1:
             raise BadValue(f"a discriminator is enlarged by a whole factor of 1 or more, not {factor!r}")
@@ -65,7 +68,7 @@ class Discriminator(nn.Module):
         layers = list(self.body)
         place = 1 if layers and type(layers[0]) is Normalise else 0
         layers[place:place] = [nn.AvgPool2d(factor)]
-        made = Discriminator(nn.Sequential(*layers, *self.tail), guard=self.guard).train(self.training)
+        made = Discriminator(nn.Sequential(*layers, *self.tail), far_penalty=self.far_penalty).train(self.training)
         spec: dict[str, Any] = getattr(self, "architecture", {})
         if spec.get("name") == "discriminator":  # of another architecture, nobody could build the enlarged one again
             channels, height, width = self.image
@@ -77,7 +80,7 @@ class Discriminator(nn.Module):
     def __repr__(self) -> str:
         """Its description and not its layers, which `print(g.network)` shows."""
         spec = spec_of(self) if hasattr(self, "architecture") else {}
-        named = [f"{key}={value!r}" for key, value in spec.items() if key in ("size", "image", "guard")]
+        named = [f"{key}={value!r}" for key, value in spec.items() if key in ("size", "image", "guard", "far_penalty")]
         return (
             f"{type(self).__name__}({', '.join([*named, f'{sum(p.numel() for p in self.parameters()):,} parameters'])})"
         )
@@ -107,7 +110,7 @@ class Discriminator(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         logit: Tensor = self.tail(self.body(images)).squeeze(1)
-        return logit - self.guard * beyond_images(images) if self.guard else logit
+        return logit - self.far_penalty * beyond_images(images) if self.far_penalty else logit
 
     def covered(self, images: Tensor) -> Tensor:
         """g(x) in arithmetic that certificates cover, whatever the settings for GPUs are."""
@@ -136,7 +139,7 @@ def beyond_images(images: Tensor) -> Tensor:
 class DiscriminatorRule(bounds.Rule[Discriminator]):
     """The bounds of its network. A rule, so that hooks and a subclass's own forward are refused here as well.
 
-    A guard subtracts what is not negative, and 0 in [0, 1]^d: upper bounds hold everywhere, lower ones for images.
+    The far penalty is not negative, and 0 in [0, 1]^d: upper bounds hold everywhere, lower ones for images.
     """
 
     def interval(self, layer: Discriminator, box: bounds.Box) -> bounds.Box:
@@ -148,14 +151,20 @@ class DiscriminatorRule(bounds.Rule[Discriminator]):
 
 @architecture("discriminator")
 def discriminator(
-    size: str = "S", *, image: Sequence[int] = IMAGE, mean: Numbers = None, std: Numbers = None, guard: float = 0.0
+    size: str = "S",
+    *,
+    image: Sequence[int] = IMAGE,
+    mean: Numbers = None,
+    std: Numbers = None,
+    far_penalty: float = 0.0,
+    guard: float | None = None,
 ) -> Discriminator:
     """A discriminator for images of shape (channels, height, width).
 
     `size` is a name of `prood.models.SIZES`, its words (`"p4 32s2 64s2 64 fc128"`), or averages in front of a name
-    (`"p4 photo-M"`).
+    (`"p4 photo-M"`). `guard` is the former name of `far_penalty`.
     """
     if len(image) != 3 or not all(isinstance(side, int) and 0 < side < 2**20 for side in image):
         raise BadValue(f"an image has the shape (channels, height, width), not {tuple(image)!s:.80}")
     layers, features = layers_of("discriminator", SIZES, size, image, mean, std)
-    return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), guard)
+    return Discriminator(nn.Sequential(*layers, NegativeLinear(features)), far_penalty if guard is None else guard)

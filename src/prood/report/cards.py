@@ -14,8 +14,8 @@ from prood.report.formats import escaped, markdown_table
 from prood.report.results import RADIUS, states_verdicts
 from prood.report.table import VERDICTS
 from prood.report.verdicts import verdict_sentences
-from prood.studies.lab import Lab
 from prood.studies.published import Published, method_of
+from prood.studies.runner import Runner
 
 _TERMS = (
     "published for research without a licence; cite Krizhevsky (2009). Subsets of 80 Million Tiny Images, which its "
@@ -113,10 +113,10 @@ def _more(published: Published) -> str:
     return text
 
 
-def write_cards(lab: Lab, names: Collection[str]) -> None:
+def write_cards(runner: Runner, names: Collection[str]) -> None:
     """The card of each node of these names that was rounded, which is how a model is shipped, into its folder."""
-    for node in lab.study.nodes if processes.is_main() else ():
-        for seed in lab.seeds if node.rounded and node.name in names else ():
-            run, found = lab.place(node.name, seed), lab.read(node.name, seed)
+    for node in runner.study.nodes if processes.is_main() else ():
+        for seed in runner.seeds if node.rounded and node.name in names else ():
+            run, found = runner.place(node.name, seed), runner.read(node.name, seed)
             assert found is not None
-            write_text(run / f"{lab.name}.md", card(found, read_metadata(run), name=lab.name))
+            write_text(run / f"{runner.name}.md", card(found, read_metadata(run), name=runner.name))

@@ -6,23 +6,23 @@ from prood.studies.comparing import compare
 from prood.studies.gating import fit_schedule
 from prood.studies.graph import Measure, Node, Study
 from prood.studies.known import STUDIES, study_of
-from prood.studies.lab import Lab
 from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.programs import quickstart, reproduce
 from prood.studies.published import Published, read_published
 from prood.studies.publishing import publish
 from prood.studies.rows import Group, grouped
+from prood.studies.runner import Runner
 from prood.studies.shift import Candidate, choose_shift, measure, prior_from_shift, shift_from_prior, sweep
 
 __all__ = [
     "STUDIES",
     "Candidate",
     "Group",
-    "Lab",
     "Measure",
     "Node",
     "Pairs",
     "Published",
+    "Runner",
     "Schedule",
     "Study",
     "check_claims",

@@ -9,7 +9,7 @@ import torch
 from prood import data, processes
 from prood.errors import BadValue, Mismatch
 from prood.evaluation import EvaluateOptions
-from prood.evaluation.bench import Bench
+from prood.evaluation.measuring import Evaluator
 from prood.models import Committee, Discriminator, InLogit, Metadata, load, save
 from prood.models.committee import committee_of, shares_of
 from prood.training import Run
@@ -43,7 +43,7 @@ def make_committee(
         raise Mismatch(f"{inside} has images of shape {images.shape}, and the members take {members[0].image}")
     options = EvaluateOptions(device=place, batch=250)
     with torch.no_grad():
-        seen = [Bench(known, options).over(images, known).numpy() for known in map(InLogit, members)]
+        seen = [Evaluator(known, options).over(images, known).numpy() for known in map(InLogit, members)]
     committee = committee_of(members, seen, weights).eval()
     resolved: dict[str, Any] = {
         "method": "committee",

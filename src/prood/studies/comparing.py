@@ -10,8 +10,8 @@ from prood.evaluation.robustness import measured
 from prood.studies import making
 from prood.studies.graph import ATTACK, Node, Study
 from prood.studies.known import REFERENCES
-from prood.studies.lab import Lab
 from prood.studies.properties import MEANS, RULES, Profile, judged
+from prood.studies.runner import Runner
 from prood.training import Run
 
 
@@ -46,19 +46,19 @@ def select(study: Study, names: Sequence[str] = ()) -> list[Node]:
     return study.with_parts({*(names or here), *REFERENCES})
 
 
-def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
+def compare(runner: Runner, names: Sequence[str] = ()) -> Comparison:
     """Train and evaluate the nodes of these names, by default all, under attack; and measure what they are judged by.
 
     Plain and OE, and the parts of a combination, come along. Results that already exist are reused. The first radius
     is the one that properties are about.
     """
-    nodes, study, (seed,) = select(lab.study, names), lab.study, lab.seeds
-    replace(lab, study=replace(study, measures=())).carry_out([node.name for node in nodes])
-    eps, profiles, results = lab.radii[0], [], Results()
+    nodes, study, (seed,) = select(runner.study, names), runner.study, runner.seeds
+    replace(runner, study=replace(study, measures=())).carry_out([node.name for node in nodes])
+    eps, profiles, results = runner.radii[0], [], Results()
     for node in nodes:
-        run = lab.place(node.name, seed)
-        found = [one for one in making.evaluate(lab, node, seed, ATTACK) if one.eps == eps]
-        more = measured(run, found[0], lab.device)
+        run = runner.place(node.name, seed)
+        found = [one for one in making.evaluate(runner, node, seed, ATTACK) if one.eps == eps]
+        more = measured(run, found[0], runner.device)
         metrics = Run(run).last_metrics()
         profiles.append(
             Profile(
@@ -74,7 +74,7 @@ def compare(lab: Lab, names: Sequence[str] = ()) -> Comparison:
             )
         )
         results = results.plus(*(replace(one, model=node.title) for one in found))
-    bound = study.bound or lab.recipe.evaluate.bound
-    settings: dict[str, Any] = {"recipe": lab.name, "attacks": study.attacks, "method": bound}
+    bound = study.bound or runner.recipe.evaluate.bound
+    settings: dict[str, Any] = {"recipe": runner.name, "attacks": study.attacks, "method": bound}
     settings |= {"limit": study.attacked, "seed": seed}
     return Comparison(judged(profiles), results, found[0].inside, eps, settings)

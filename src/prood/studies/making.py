@@ -15,7 +15,7 @@ from prood.detector import Detector
 from prood.detector.files import CALIBRATION_FILE, keep
 from prood.errors import ProodError
 from prood.evaluation import Results, evaluate_run
-from prood.evaluation.bench import images_at_once
+from prood.evaluation.measuring import images_at_once
 from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
 from prood.models.files import rounded
 from prood.models.fitting import fitted

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from prood.bounds import Method
 from prood.data import ImageSet
 from prood.evaluation import EvaluateOptions, auc
-from prood.evaluation.bench import CERTIFIED, Bench
+from prood.evaluation.measuring import CERTIFIED, Evaluator
 from prood.models import Confidence, Discriminator, Gate, InLogit
 from prood.models.joint import product_logit
 
@@ -79,12 +79,12 @@ def pairs_of(
     """The same for several sets outside, by their names."""
     place = torch.device(device)
     sure, known = Confidence(classifier.to(place).eval()), InLogit(discriminator.to(place).eval())
-    bench = Bench(known, EvaluateOptions(device=place))
-    certified = Bench(known, EvaluateOptions(device=place, batch=CERTIFIED if place.type == "cpu" else None))
+    evaluator = Evaluator(known, EvaluateOptions(device=place))
+    certified = Evaluator(known, EvaluateOptions(device=place, batch=CERTIFIED if place.type == "cpu" else None))
     with torch.no_grad():
-        inner = bench.over(inside, sure), bench.over(inside, known)
+        inner = evaluator.over(inside, sure), evaluator.over(inside, known)
         found = {}
         for name, images in outsides.items():
             bounds = certified.over(images, lambda some: known.upper_bound(some, eps, method=method))
-            found[name] = Pairs(*inner, bench.over(images, sure), bench.over(images, known), bounds)
+            found[name] = Pairs(*inner, evaluator.over(images, sure), evaluator.over(images, known), bounds)
         return found

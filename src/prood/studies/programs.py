@@ -10,7 +10,7 @@ from rich.console import Console
 from prood.errors import UnknownName
 from prood.evaluation import Results, read_results
 from prood.studies.known import NEAR, digits, fast
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 from prood.training import Recipe
 
 
@@ -23,31 +23,31 @@ def quickstart(
     """
     began = time.monotonic()
     study = digits(recipe)
-    lab = Lab(study, Path(out), seeds=(seed,), home=seed, console=console or Console())
-    lab.carry_out([node.name for node in study.nodes])
+    runner = Runner(study, Path(out), seeds=(seed,), home=seed, console=console or Console())
+    runner.carry_out([node.name for node in study.nodes])
     seconds = round(time.monotonic() - began, 1)
-    facts = {"shift": lab.recipe.shift, "near": list(NEAR), "seconds": seconds}
-    results = replace(read_results(lab.folder) or Results(), facts=facts)
-    results.save(lab.folder)
+    facts = {"shift": runner.recipe.shift, "near": list(NEAR), "seconds": seconds}
+    results = replace(read_results(runner.folder) or Results(), facts=facts)
+    results.save(runner.folder)
     return results
 
 
-def reproduce(lab: Lab, models: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
+def reproduce(runner: Runner, models: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
     """Train, choose the shifts, certify, attack and publish all models but the baselines, or these; their names.
 
     Baselines come with the tables that show them. `jobs` tasks are carried out at a time, each in a process of its own.
     """
-    known = [node.name for node in lab.study.nodes if node.measures and not node.baseline]
+    known = [node.name for node in runner.study.nodes if node.measures and not node.baseline]
     if unknown := [name for name in models if name not in known]:
         raise UnknownName(f"there is no model {unknown[0]!r} to reproduce: choose among {', '.join(known)}")
     wanted = [name for name in known if not models or name in models]
-    lab.carry_out(wanted, jobs=jobs, publish=True)
+    runner.carry_out(wanted, jobs=jobs, publish=True)
     return wanted
 
 
-def run_fast(lab: Lab) -> list[Results]:
+def run_fast(runner: Runner) -> list[Results]:
     """The discriminator and the joint model by shorter schedules, and what is proved about the latter, by seed."""
-    lab = replace(lab, study=fast(lab.study))
-    joint = lab.study.headline.name
-    lab.carry_out([joint])
-    return [read_results(lab.place(joint, seed)) or Results() for seed in lab.seeds]
+    runner = replace(runner, study=fast(runner.study))
+    joint = runner.study.headline.name
+    runner.carry_out([joint])
+    return [read_results(runner.place(joint, seed)) or Results() for seed in runner.seeds]

@@ -160,7 +160,7 @@ RULES = (
         "asymptotics",
         f"AUC of the in-distribution against points x + {FAR:g}·n with random n in [−0.5, 0.5]^d: "
         f"✓ at least {ALMOST_ALL:.1%}, (✓) at least {CHANCE:.0%}. Measured, in random directions; there is a theorem "
-        "for CCU and for ProoD with a guard; without one, in directions that keep a last hidden unit of g active",
+        "for CCU and for ProoD with a far penalty; without one, in directions that keep a last hidden unit of g active",
         Profile.far_auc,
         _asymptotic,
     ),

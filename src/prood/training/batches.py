@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prood import processes
-from prood.data import Ahead, Augment, Images, Order, generator, stream
+from prood.data import Augment, Images, Order, Prefetch, generator, stream
 from prood.errors import Mismatch
 from prood.methods import Batch
 from prood.training.options import TrainOptions
@@ -49,14 +49,14 @@ class Batches:
             draws = augment.choose(uniform)
             return augment.plan(draws, *inside.shape[1:]) if on_gpu else draws
 
-        self.draws = Ahead(self._uniform, device, finish)
+        self.draws = Prefetch(self._uniform, device, finish)
         self.steps_per_epoch = len(inside) // batch
         sets = {INSIDE: inside} | ({} if outside is None else {OUTSIDE: outside})
         orders = {number: Order(len(images), batch, seed * 2 + number) for number, images in sets.items()}
         self.streams = [stream(sets[number], orders[number], device, workers=workers) for number in sets]
         # On a GPU many small operations on one batch take as long as on many: up to 2²⁵ pixel values wait there.
         values = math.prod(inside.shape) * batch * len(self.streams)
-        self.together = max(1, min(Ahead.steps // 4, 2**25 // values)) if on_gpu else 1
+        self.together = max(1, min(Prefetch.steps // 4, 2**25 // values)) if on_gpu else 1
         self.first = -1
         self.made: list[tuple[Batch, Batch | None]] = []
 

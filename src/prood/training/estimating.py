@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from prood import processes
-from prood.data.pipeline import Ahead
+from prood.data.pipeline import Prefetch
 from prood.errors import BadValue
 from prood.methods import Batch, Objective
 from prood.methods.base import train_mode
@@ -158,7 +158,7 @@ def _seconds_to_read(batches: Batches, start: int) -> float:
     """For one step's images, read and augmented; of what is drawn ahead, the step's share."""
     first = _seconds(lambda: batches(start), batches.device)
     again = _seconds(lambda: batches(start + batches.together), batches.device)
-    return again / batches.together + max(0.0, first - again) / Ahead.steps
+    return again / batches.together + max(0.0, first - again) / Prefetch.steps
 
 
 def _first(batch: Batch, count: int) -> Batch:

@@ -166,9 +166,9 @@ def _same(key: str, one: Any, other: Any) -> bool:
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under the names that --set gives them, train.lr, with the values that JSON makes of them."""
+    """Nested settings under the names that --set gives them, train.lr, as JSON has them; `guard` is a former name."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
-        own = {prefix + key: json.loads(json.dumps(value))}
+        own = {prefix + ("far_penalty" if key == "guard" else key): json.loads(json.dumps(value))}
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else own
     return flat

@@ -84,7 +84,7 @@ def test_a_flat_top_ends_the_search(make: Callable[..., nn.Sequential]) -> None:
 
 
 def test_with_a_guard_it_finds_none(make: Callable[..., nn.Sequential]) -> None:
-    g = Discriminator(make(1)).eval().guarded(1.0)
+    g = Discriminator(make(1)).eval().with_far_penalty(1.0)
     found = adversarial_directions(g, SHAPE, count=20, schedule=(Stage(100.0, 60, 2.0), Stage(1000.0, 20, 10.0)))
     assert not found.flat.any()
     assert fates(g, found.directions).decays.all()

@@ -119,7 +119,7 @@ def test_a_guard_makes_every_direction_decay(make: Make, exact: Make) -> None:
     directions[0] = 0
     directions[0, 0, 3, 4] = -1e-3  # the smallest change that leaves the box
     start = torch.full((1, *SHAPE), 0.25)
-    bare, guarded = fates(g, directions, start), fates(g.guarded(0.5), directions, start)
+    bare, guarded = fates(g, directions, start), fates(g.with_far_penalty(0.5), directions, start)
     assert bare.stays.any()
     assert guarded.decays.all()
     torch.testing.assert_close(guarded.rate - bare.rate, 0.5 * directions.double().abs().flatten(1).sum(1))

@@ -11,7 +11,16 @@ from typer.testing import CliRunner, Result
 from prood.cli import app
 from prood.data import ImageSet
 from prood.errors import ProodError
-from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, far_away, guarded, mean_confidence, study, study_run
+from prood.evaluation.asymptotics import (
+    CURVE,
+    SCHEDULES,
+    Stage,
+    far_away,
+    mean_confidence,
+    study,
+    study_run,
+    with_far_penalty,
+)
 from prood.models import Discriminator, Metadata, ProoD, discriminator, save, small
 from prood.report.far import lines
 
@@ -99,9 +108,9 @@ def test_with_a_guard_it_does_nowhere(folder: Path) -> None:
 def test_a_guarded_copy_leaves_the_model_alone() -> None:
     model = joint()
     model.about = Metadata({}, classes=["a", "b", "c", "d"], threshold=0.5)
-    copied = guarded(model, 2.0)
+    copied = with_far_penalty(model, 2.0)
     assert isinstance(copied, ProoD)
-    assert (copied.discriminator.guard, model.discriminator.guard) == (2.0, 0.0)
+    assert (copied.discriminator.far_penalty, model.discriminator.far_penalty) == (2.0, 0.0)
     assert (copied.classes, copied.threshold, copied.shift) == (model.classes, 0.5, model.shift)
     assert copied.classifier is model.classifier
     outside = torch.full((1, *SHAPE), 3.0)

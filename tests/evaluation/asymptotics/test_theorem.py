@@ -132,10 +132,10 @@ def test_hooks_and_patches_are_seen() -> None:
     assert "hooks" in violated(hooked)["layers"]
     outer = claimed()
     outer.register_forward_hook(lambda *_: None)
-    assert "no plain row of layers" in violated(outer)["layers"]
+    assert "not a plain row of layers" in violated(outer)["layers"]
     g = Discriminator(claimed())
     g.forward = lambda images: images  # type: ignore[method-assign,assignment]
-    assert "no plain row of layers" in violated(g)["layers"]
+    assert "not a plain row of layers" in violated(g)["layers"]
 
 
 def test_weights_that_are_not_finite_are_seen() -> None:
@@ -147,21 +147,21 @@ def test_weights_that_are_not_finite_are_seen() -> None:
 
 def test_what_is_no_discriminator_at_all_is_judged_too() -> None:
     assert set(violated(small(4, width=4).eval())) == {"activation", "weights", "output"}
-    assert "Linear is no plain row" in violated(nn.Linear(3, 1))["layers"]
+    assert "Linear is not a plain row" in violated(nn.Linear(3, 1))["layers"]
     wide = violated(claimed(last=nn.Conv2d(1, 1, 1)))
     assert "Conv2d, not a linear one" in wide["weights"]
     assert wide["output"] == "g must be one number per image"
 
 
 def test_a_guard_covers_every_direction() -> None:
-    g = Discriminator(claimed()).guarded(0.5)
+    g = Discriminator(claimed()).with_far_penalty(0.5)
     found = check_theorem(ProoD(small(4, width=4), g))
     assert (found.holds, found.covers) == (True, EVERY)
     assert found.conditions[-1].reason == "takes 0.5 times the distance to [0, 1]^d from g"
-    assert "rounds to zero" in violated(g.guarded(1e-42))["guard"]
-    leaky = g.guarded(1.0)
+    assert "rounds to zero" in violated(g.with_far_penalty(1e-42))["far penalty"]
+    leaky = g.with_far_penalty(1.0)
     leaky.tail[0] = nn.LeakyReLU(0.1)
-    assert "activation" in violated(leaky)  # g ≤ b is what the guard builds on
+    assert "activation" in violated(leaky)  # g ≤ b is what the far penalty builds on
 
 
 def test_a_theorem_without_conditions_would_hold() -> None:
@@ -171,7 +171,7 @@ def test_a_theorem_without_conditions_would_hold() -> None:
 def test_one_member_carries_a_committee():
     one, other = discriminator("digits", image=(1, 28, 28)), discriminator("digits-XS", image=(1, 28, 28))
     assert check_theorem(Committee([one, other])).covers == GROWING
-    assert check_theorem(ProoD(small(4), Committee([one, other.guarded()]))).covers == EVERY
+    assert check_theorem(ProoD(small(4), Committee([one, other.with_far_penalty()]))).covers == EVERY
     with torch.no_grad():
         other.last.log_weight.fill_(-torch.inf)  # weights of zero: it stays where it is
     assert check_theorem(Committee([one, other])).holds

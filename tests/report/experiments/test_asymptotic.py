@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, guarded
+from prood.evaluation.asymptotics import CURVE, SCHEDULES, Stage, with_far_penalty
 from prood.models import load
 from prood.report.experiments import EXPERIMENTS, asymptotic, perform
-from prood.studies import Lab
+from prood.studies import Runner
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,18 +24,18 @@ def steps() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return lab_in(tmp_path_factory.mktemp("far"))
+def runner(runner_in: Callable[..., Runner], tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return runner_in(tmp_path_factory.mktemp("far"))
 
 
 @pytest.fixture(scope="module")
-def far(lab: Lab) -> dict:
-    return json.loads(perform(asymptotic.CONFIDENCE, lab).read_text())
+def far(runner: Runner) -> dict:
+    return json.loads(perform(asymptotic.CONFIDENCE, runner).read_text())
 
 
 @pytest.fixture(scope="module")
-def found(lab: Lab) -> dict:
-    return json.loads(perform(asymptotic.DIRECTIONS, lab).read_text())
+def found(runner: Runner) -> dict:
+    return json.loads(perform(asymptotic.DIRECTIONS, runner).read_text())
 
 
 def test_they_are_registered() -> None:
@@ -62,10 +62,10 @@ def test_plain_becomes_sure_and_the_guarded_one_does_not(far: dict) -> None:
     assert curves["ProoD, no guard"][-1] >= curves["ProoD, guarded"][-1]
 
 
-def test_on_images_a_guard_changes_nothing(lab: Lab) -> None:
-    model, _ = load(lab.run("prood"))
-    images = lab.inside().floats()
-    assert guarded(model)(images).equal(model(images))
+def test_on_images_a_guard_changes_nothing(runner: Runner) -> None:
+    model, _ = load(runner.run("prood"))
+    images = runner.inside().floats()
+    assert with_far_penalty(model)(images).equal(model(images))
 
 
 @pytest.mark.slow
@@ -107,11 +107,13 @@ def test_figures_have_the_same_bytes_each_time(name: str, request: pytest.Fixtur
     assert b"<dc:date>" not in drawn
 
 
-def test_without_a_trained_model_it_is_left_out_and_said(lab: Lab, lab_in: Callable[..., Lab], tmp_path: Path) -> None:
-    other = lab_in(tmp_path, training=False)
+def test_without_a_trained_model_it_is_left_out_and_said(
+    runner: Runner, runner_in: Callable[..., Runner], tmp_path: Path
+) -> None:
+    other = runner_in(tmp_path, training=False)
     (tmp_path / "runs").mkdir()
     for run in ("discriminator", "prood"):
-        (tmp_path / "runs" / run).symlink_to(lab.place(run))
+        (tmp_path / "runs" / run).symlink_to(runner.place(run))
     content = asymptotic.CONFIDENCE.make(other)
     assert set(content["curves"]) == {"ProoD, no guard", "ProoD, guarded"}
     assert "Plain is left out: its weights are not here" in other.notes

@@ -21,7 +21,7 @@ DOCUMENT = {
 }
 
 
-def never(lab):
+def never(runner):
     raise AssertionError("a page makes no experiment")
 
 
@@ -37,8 +37,8 @@ def registry(monkeypatch):
     monkeypatch.setattr(document, "EXPERIMENTS", (figure, table))
 
 
-def write(results, lab="quickstart", key="figure-curve", **changes):
-    folder = results / lab / "experiments"
+def write(results, runner="quickstart", key="figure-curve", **changes):
+    folder = results / runner / "experiments"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{key}.json").write_text(json.dumps(DOCUMENT | changes))
 
@@ -68,8 +68,8 @@ def test_a_view_does_not_say_how_long_reading_took(tmp_path):
 
 
 def test_labs_and_experiments_have_their_order(tmp_path):
-    for lab in ("mine", "cifar10", "quickstart"):
-        write(tmp_path, lab, "table-many", content={"number": 1})
+    for runner in ("mine", "cifar10", "quickstart"):
+        write(tmp_path, runner, "table-many", content={"number": 1})
     write(tmp_path, "cifar10")
     headings = [line for line in experiments_page(tmp_path).splitlines() if line.startswith("##")]
     assert headings == [

@@ -11,7 +11,7 @@ from prood.detector import gates as schedules
 from prood.detector.gates import Schedule
 from prood.models import Gated, load
 from prood.report.experiments import EXPERIMENTS, gates, perform
-from prood.studies import Lab, choose_shift, making, measure, pairs_of
+from prood.studies import Runner, choose_shift, making, measure, pairs_of
 from prood.studies.gating import gate_from
 from prood.studies.shift import Candidate
 
@@ -19,16 +19,16 @@ FIGURE = gates.EXPERIMENT
 
 
 @pytest.fixture(scope="module")
-def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return lab_in(tmp_path_factory.mktemp("gates"))
+def runner(runner_in: Callable[..., Runner], tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return runner_in(tmp_path_factory.mktemp("gates"))
 
 
 @pytest.fixture(scope="module")
-def found(lab: Lab) -> dict:
+def found(runner: Runner) -> dict:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "LEAST", 5)  # the recipe keeps ten images back
         patch.setattr(gates, "SHIFTS", (-4.0, 0.0, 4.0))
-        return json.loads(perform(FIGURE, lab).read_text())["content"]
+        return json.loads(perform(FIGURE, runner).read_text())["content"]
 
 
 def test_it_is_registered() -> None:
@@ -36,24 +36,24 @@ def test_it_is_registered() -> None:
 
 
 @pytest.mark.slow
-def test_gates_are_measured_as_models_are(lab: Lab, found: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gates_are_measured_as_models_are(runner: Runner, found: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "LEAST", 5)
-    f, g = load(lab.run("oe"))[0], load(lab.run("discriminator"))[0]
-    inside, outside = lab.held_back()
-    held = pairs_of(f, g, inside, {"held": outside}, lab.eps)["held"]
+    f, g = load(runner.run("oe"))[0], load(runner.run("discriminator"))[0]
+    inside, outside = runner.held_back()
+    held = pairs_of(f, g, inside, {"held": outside}, runner.eps)["held"]
     one = found["gates"]["growing share"][5]
     gate = gate_from(held, found["chosen"], Schedule(one["provable"], one["last"]))
     model = Gated(f, g, gate, found["chosen"]).eval()
-    tests = [measure(model, lab.inside(), images, lab.eps) for images in lab.outside().values()]
+    tests = [measure(model, runner.inside(), images, runner.eps) for images in runner.outside().values()]
     for key in ("auc", "gauc"):
         assert one["test"][key] == pytest.approx(np.mean([getattr(each, key) for each in tests]), abs=1e-3)
 
 
 @pytest.mark.slow
-def test_what_is_chosen_is_chosen_on_held_back_images(lab: Lab, found: dict) -> None:
-    f, g = load(lab.run("oe"))[0], load(lab.run("discriminator"))[0]
-    inside, outside = lab.held_back()
-    held = pairs_of(f, g, inside, {"held": outside}, lab.eps)["held"]
+def test_what_is_chosen_is_chosen_on_held_back_images(runner: Runner, found: dict) -> None:
+    f, g = load(runner.run("oe"))[0], load(runner.run("discriminator"))[0]
+    inside, outside = runner.held_back()
+    held = pairs_of(f, g, inside, {"held": outside}, runner.eps)["held"]
     candidates = [Candidate(shift, *held.measure(shift)) for shift in making.SHIFTS]
     expected = choose_shift(candidates, held.classifier_auc, tolerance=making.TOLERANCE)
     assert found["chosen"] == expected.shift

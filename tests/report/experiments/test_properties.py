@@ -10,19 +10,19 @@ from prood.errors import Damaged, ProodError
 from prood.evaluation.robustness import FILE, read_measured
 from prood.models import fingerprint, load
 from prood.report.experiments import perform, properties
-from prood.studies import Lab, making, read_published, study_of
+from prood.studies import Runner, making, read_published, study_of
 from prood.studies.properties import RULES
 
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
 
 
 @pytest.fixture(scope="module")
-def here(trained, lab_in, tmp_path_factory):
+def here(trained, runner_in, tmp_path_factory):
     """A copy of the trained models, with nothing measured and nothing published yet."""
     folder = tmp_path_factory.mktemp("properties")
     for run in CHEAP:
         shutil.copytree(trained.place(run), folder / "runs" / run)
-    return lab_in(folder)
+    return runner_in(folder)
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def test_the_section_shows_marks_numbers_and_the_papers_ticks(stored):
         assert f"- **{rule.title}**: " in text
 
 
-def test_nothing_is_measured_twice_and_all_outlives_the_models(here, stored, lab_in, tmp_path, monkeypatch):
+def test_nothing_is_measured_twice_and_all_outlives_the_models(here, stored, runner_in, tmp_path, monkeypatch):
     monkeypatch.setattr("prood.evaluation.robustness.far_away", None)
     assert as_json(properties.make(here)) == stored["content"]
     shutil.copytree(here.results, tmp_path / "results")
-    gone = lab_in(tmp_path, training=False)
+    gone = runner_in(tmp_path, training=False)
     assert as_json(properties.make(gone)) == stored["content"]
     assert not gone.notes
 
@@ -87,32 +87,32 @@ def test_the_radius_of_training_is_measured_though_the_recipe_evaluates_others(h
         shutil.copytree(here.place(run), tmp_path / "runs" / run, ignore=shutil.ignore_patterns("results.json", FILE))
     recipe = tmp_path / "other.toml"
     recipe.write_text(tiny.read_text().replace("eps = [0.06]", "eps = [0.03]"))
-    lab = replace(here, study=study_of(str(recipe)), folder=tmp_path / "runs", results=tmp_path / "results")
-    found = lab.published("oe", measure=True)
+    runner = replace(here, study=study_of(str(recipe)), folder=tmp_path / "runs", results=tmp_path / "results")
+    found = runner.published("oe", measure=True)
     assert found.radii == (0.03, 0.06)
     assert found.measured.robustness.eps == 0.06
 
 
-def test_what_was_not_measured_is_noted(here, stored, lab_in, tmp_path):
+def test_what_was_not_measured_is_noted(here, stored, runner_in, tmp_path):
     shutil.copytree(here.results, tmp_path / "results")
-    lab = lab_in(tmp_path, training=False)
-    file = lab.file("oe")
+    runner = runner_in(tmp_path, training=False)
+    file = runner.file("oe")
     content = json.loads(file.read_text())
     del content["measured"]
     file.write_text(json.dumps(content))
-    made = properties.make(lab)
+    made = properties.make(runner)
     assert "oe" not in rows(made)
-    assert lab.notes == ["Not measured here: OE."]
+    assert runner.notes == ["Not measured here: OE."]
     assert rows(made)["prood"]["properties"]["clean"] == "none"  # OE is what it is measured by
 
 
-def test_measurements_of_other_weights_are_not_published(here, stored, lab_in, tmp_path):
+def test_measurements_of_other_weights_are_not_published(here, stored, runner_in, tmp_path):
     for run in ("oe", "plain"):
         shutil.copytree(here.place(run), tmp_path / "runs" / run)
-    lab = lab_in(tmp_path)
-    shutil.copy(here.place("plain") / FILE, lab.place("oe") / FILE)
-    assert lab.published("oe").measured is None
-    assert lab.published("plain").measured == read_measured(lab.place("plain"))
+    runner = runner_in(tmp_path)
+    shutil.copy(here.place("plain") / FILE, runner.place("oe") / FILE)
+    assert runner.published("oe").measured is None
+    assert runner.published("plain").measured == read_measured(runner.place("plain"))
 
 
 @pytest.mark.parametrize("damage", [[], {}, {"of": "x"}, {"of": "x", "far": {}, "robustness": None}, "text"])
@@ -131,9 +131,9 @@ def test_good_is_certified_by_intervals_on_cifar(tmp_path, monkeypatch):
         raise ProodError("enough")
 
     monkeypatch.setattr(making, "evaluate_run", evaluate)
-    monkeypatch.setattr(Lab, "run", lambda self, run, seed=0: tmp_path)
-    lab = Lab(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=True)
+    monkeypatch.setattr(Runner, "run", lambda self, run, seed=0: tmp_path)
+    runner = Runner(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=True)
     for run in ("good80", "good100", "prood"):
         with pytest.raises(ProodError, match="enough"):
-            lab.published(run)
+            runner.published(run)
     assert asked == ["ibp", "ibp", "best"]

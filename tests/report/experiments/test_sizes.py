@@ -10,7 +10,7 @@ from prood.errors import NotFound
 from prood.models import MODEL_FILE, load
 from prood.models.sizes import SIZES
 from prood.report.experiments import EXPERIMENTS, perform, sizes
-from prood.studies import Lab, known
+from prood.studies import Runner, known
 
 DIGITS = known.DIGITS_SIZES
 CHOSEN = ("digits-XS", "digits", "digits-deep")
@@ -25,23 +25,23 @@ def short() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return lab_in(tmp_path_factory.mktemp("sizes"))
+def runner(runner_in: Callable[..., Runner], tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return runner_in(tmp_path_factory.mktemp("sizes"))
 
 
 @pytest.fixture(scope="module")
-def made(lab: Lab) -> dict:
-    return json.loads(perform(sizes.EXPERIMENT, lab).read_text())
+def made(runner: Runner) -> dict:
+    return json.loads(perform(sizes.EXPERIMENT, runner).read_text())
 
 
-def test_each_size_is_trained_by_the_short_schedule(lab: Lab, made: dict) -> None:
+def test_each_size_is_trained_by_the_short_schedule(runner: Runner, made: dict) -> None:
     content = made["content"]
     assert {row["size"] for row in content["sizes"]} == set(CHOSEN)
     counts = [row["parameters"] for row in content["sizes"]]
     assert counts == sorted(counts)
     assert (content["own"], content["settings"], content["eps"]) == ("digits", ["train.epochs=1"], 0.06)
     for row in content["sizes"]:
-        model, about = load(lab.folder / "sizes" / row["size"])
+        model, about = load(runner.folder / "sizes" / row["size"])
         assert sum(weights.numel() for weights in model.parameters()) == row["parameters"]
         assert about.architecture["size"] == row["size"]
         assert about.recipe["train"]["epochs"] == 1
@@ -50,19 +50,19 @@ def test_each_size_is_trained_by_the_short_schedule(lab: Lab, made: dict) -> Non
         assert all(0 <= one["gauc"] <= one["auc"] <= 1 for one in row["sets"].values())
 
 
-def test_nothing_is_trained_twice(lab: Lab, made: dict) -> None:
-    files = [lab.folder / "sizes" / size / MODEL_FILE for size in CHOSEN]
+def test_nothing_is_trained_twice(runner: Runner, made: dict) -> None:
+    files = [runner.folder / "sizes" / size / MODEL_FILE for size in CHOSEN]
     before = [file.stat().st_mtime_ns for file in files]
-    perform(sizes.EXPERIMENT, lab, again=True)
+    perform(sizes.EXPERIMENT, runner, again=True)
     assert [file.stat().st_mtime_ns for file in files] == before
-    assert "there already" not in lab.console.file.getvalue()  # type: ignore[attr-defined]
-    perform(sizes.EXPERIMENT, lab)
-    assert "there already" in lab.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "there already" not in runner.console.file.getvalue()  # type: ignore[attr-defined]
+    perform(sizes.EXPERIMENT, runner)
+    assert "there already" in runner.console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_it_does_not_train_where_it_must_not(lab_in: Callable[..., Lab], tmp_path: Path) -> None:
+def test_it_does_not_train_where_it_must_not(runner_in: Callable[..., Runner], tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="'sizes/digits-XS'"):
-        sizes.make(lab_in(tmp_path, training=False))
+        sizes.make(runner_in(tmp_path, training=False))
 
 
 def test_the_papers_sizes_are_all_there() -> None:

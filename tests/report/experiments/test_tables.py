@@ -12,7 +12,7 @@ import pytest
 from prood.report.experiments import EXPERIMENTS, perform, robust
 from prood.report.experiments.rows import OTHERS, table
 from prood.report.experiments.tables import FPR, MAIN, RADIUS, SEEDS, SEPARATE, SETS, radii
-from prood.studies import Lab, read_published, study_of
+from prood.studies import Runner, read_published, study_of
 
 ROOT = Path(__file__).parents[3]
 CHEAP = ["plain", "oe", "discriminator", "prood-s", "prood"]
@@ -34,7 +34,7 @@ def cifar(tmp_path_factory):
     """CIFAR-10 from what is published in the repository alone."""
     folder = tmp_path_factory.mktemp("cifar")
     shutil.copytree(ROOT / "results" / "cifar10" / "cifar100", folder / "results" / "cifar10" / "cifar100")
-    return Lab(study_of("cifar10"), folder / "runs", results=folder / "results", training=False)
+    return Runner(study_of("cifar10"), folder / "runs", results=folder / "results", training=False)
 
 
 # On a small recipe
@@ -104,16 +104,16 @@ def test_separate_training_keeps_the_accuracy_of_outlier_exposure(trained):
     assert "ProoD-S has exactly OE's accuracy, as it must." in SEPARATE.section(content)
 
 
-def test_another_accuracy_of_separate_training_is_said(trained, lab_in, tmp_path):
+def test_another_accuracy_of_separate_training_is_said(trained, runner_in, tmp_path):
     """From published files alone, one of which was tampered with."""
     shutil.copytree(trained.results, tmp_path / "results")
-    lab = lab_in(tmp_path, training=False)
-    file = lab.file("prood-s")
+    runner = runner_in(tmp_path, training=False)
+    file = runner.file("prood-s")
     content = json.loads(file.read_text())
     for one in content["evaluations"]:
         one["accuracy"] -= 0.01
     file.write_text(json.dumps(content))
-    content = SEPARATE.make(lab)
+    content = SEPARATE.make(runner)
     assert content["same_accuracy"] == {"prood-s": False}
     assert "ProoD-S has **not** OE's accuracy" in SEPARATE.section(content)
 
@@ -135,20 +135,20 @@ def test_error_bars_are_over_the_seeds(trained):
     assert {"oe-0", "oe-1", "prood-1"} <= set(trained.models)
 
 
-def test_a_caption_names_only_what_the_means_are_of(trained, lab_in, tmp_path):
+def test_a_caption_names_only_what_the_means_are_of(trained, runner_in, tmp_path):
     """Of two seeds that were certified and attacked differently, by published files that are changed so."""
     table(trained, [trained.study.node("prood")], seeds=(0, 1))  # publishes both
     shutil.copytree(trained.results, tmp_path / "results")
-    lab = lab_in(tmp_path, training=False)
+    runner = runner_in(tmp_path, training=False)
     for seed in (0, 1):
-        file = lab.file("prood", seed)
+        file = runner.file("prood", seed)
         content = json.loads(file.read_text())
         if seed:
             tighter = [one | {"certificate": "crown, float32"} for one in content["evaluations"] if not one["attacks"]]
             stronger = [one | {"attacks": "paper", "images": 2} for one in content["evaluations"] if one["attacks"]]
             content["evaluations"] += tighter + stronger
         file.write_text(json.dumps(content))
-    content = table(lab, [lab.study.node("prood")], seeds=(0, 1))
+    content = table(runner, [runner.study.node("prood")], seeds=(0, 1))
     assert content["certified"] == ["6 images (best)"]
     assert content["attacked"] == ["2 images (paper)"]
 
@@ -170,23 +170,23 @@ def test_a_robust_classifier_keeps_its_answers(trained):
 
 
 @pytest.mark.slow
-def test_robust_accuracy_outlives_the_models(trained, lab_in, tmp_path, monkeypatch):
+def test_robust_accuracy_outlives_the_models(trained, runner_in, tmp_path, monkeypatch):
     """And is not measured again, unless by other attacks."""
     file = perform(robust.EXPERIMENT, trained)
-    monkeypatch.setattr(robust, "_robustness", lambda lab, attacks, limit: {"attacks": attacks, "limit": limit})
+    monkeypatch.setattr(robust, "_robustness", lambda runner, attacks, limit: {"attacks": attacks, "limit": limit})
     before = json.loads(file.read_text())["content"]["robustness"]
     assert robust.make(trained)["robustness"] == before
     shutil.copytree(trained.results, tmp_path / "results")
-    lab = lab_in(tmp_path, training=False)
-    assert robust.make(lab)["robustness"] == before
-    assert not lab.notes
+    runner = runner_in(tmp_path, training=False)
+    assert robust.make(runner)["robustness"] == before
+    assert not runner.notes
     assert robust.make(replace(trained, study=replace(trained.study, attacked=2)))["robustness"] == {
         "attacks": "fast",
         "limit": 4,
     }
-    published = lab.file("robust")
+    published = runner.file("robust")
     published.write_text(published.read_text().replace(trained.weights("robust"), "0" * 16))
-    assert robust.make(lab)["robustness"] is None
+    assert robust.make(runner)["robustness"] is None
 
 
 # On CIFAR-10, from what is published
@@ -205,7 +205,7 @@ def test_models_that_are_not_here_are_noted(cifar):
 
 
 def test_robust_accuracy_is_also_taken_from_what_is_published_of_the_models(cifar, monkeypatch):
-    monkeypatch.setattr(robust, "_before", lambda lab: None)
+    monkeypatch.setattr(robust, "_before", lambda runner: None)
     cifar.notes.clear()
     content = robust.make(cifar)
     published = {run: cifar.published(run).measured.robustness for run in robust.RUNS}
@@ -269,7 +269,7 @@ def test_on_cifar_error_bars_are_of_the_seeds_that_are_there(cifar):
 
 
 def test_robust_accuracy_is_left_out_where_nobody_has_measured_it(cifar, monkeypatch):
-    monkeypatch.setattr(Lab, "published", lambda *_, **__: None)
+    monkeypatch.setattr(Runner, "published", lambda *_, **__: None)
     cifar.notes.clear()
     content = robust.make(cifar)
     assert content["robustness"] is None

@@ -8,32 +8,32 @@ import pytest
 
 from prood.models import ProoD, load
 from prood.report.experiments import EXPERIMENTS, perform, tradeoff
-from prood.studies import Candidate, Lab, choose_shift, measure, study_of
+from prood.studies import Candidate, Runner, choose_shift, measure, study_of
 from prood.studies.making import TOLERANCE
 
 
 @pytest.fixture(scope="module")
-def lab(lab_in: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return lab_in(tmp_path_factory.mktemp("shift"))
+def runner(runner_in: Callable[..., Runner], tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return runner_in(tmp_path_factory.mktemp("shift"))
 
 
 @pytest.fixture(scope="module")
-def shifts(lab: Lab) -> dict:
-    return json.loads(perform(tradeoff.SHIFT, lab).read_text())["content"]
+def shifts(runner: Runner) -> dict:
+    return json.loads(perform(tradeoff.SHIFT, runner).read_text())["content"]
 
 
 def test_it_is_registered() -> None:
     assert tradeoff.SHIFT in EXPERIMENTS
 
 
-def test_the_shift_is_chosen_by_the_rule(lab: Lab, shifts: dict) -> None:
+def test_the_shift_is_chosen_by_the_rule(runner: Runner, shifts: dict) -> None:
     assert set(shifts["curves"]) == {"OE's classifier", "ProoD's classifier"}
     for curve in shifts["curves"].values():
         candidates = [Candidate(**one) for one in curve["shifts"]]
         assert [one.shift for one in candidates] == [quarter / 4 for quarter in range(25)]
         assert curve["chosen"] == choose_shift(candidates, shifts["baseline"]["auc"], tolerance=TOLERANCE).shift
-    model = ProoD(load(lab.run("oe"))[0], load(lab.run("discriminator"))[0], 2.0)
-    found = measure(model, *lab.held_back(), lab.eps)
+    model = ProoD(load(runner.run("oe"))[0], load(runner.run("discriminator"))[0], 2.0)
+    found = measure(model, *runner.held_back(), runner.eps)
     listed = Candidate(**shifts["curves"]["OE's classifier"]["shifts"][8])
     assert (listed.auc, listed.gauc, listed.accuracy) == pytest.approx(
         (found.auc, found.gauc, found.accuracy), abs=1e-6
@@ -50,9 +50,9 @@ def test_a_table_of_shifts_has_whole_ones_and_those_that_were_chosen(shifts: dic
 
 
 def test_without_models_there_is_no_choice(tmp_path: Path) -> None:
-    lab = Lab(study_of("cifar10"), tmp_path / "runs", results=tmp_path / "results", training=False)
-    assert tradeoff.SHIFT.make(lab)["curves"] == {}
-    assert lab.notes == [f"{title} is left out: its weights are not here" for title in tradeoff.COMBINED.values()]
+    runner = Runner(study_of("cifar10"), tmp_path / "runs", results=tmp_path / "results", training=False)
+    assert tradeoff.SHIFT.make(runner)["curves"] == {}
+    assert runner.notes == [f"{title} is left out: its weights are not here" for title in tradeoff.COMBINED.values()]
 
 
 @pytest.mark.slow

@@ -2,7 +2,14 @@
 
 from prood.evaluation.asymptotics.adversary import SCHEDULES, Found, Stage, adversarial_directions, objective_of
 from prood.evaluation.asymptotics.far import ALPHAS, CURVE, KINDS, Far, far_away, mean_confidence, random_directions
-from prood.evaluation.asymptotics.study import Asymptotics, FarOptions, guarded, scale_wise_maximum, study, study_run
+from prood.evaluation.asymptotics.study import (
+    Asymptotics,
+    FarOptions,
+    scale_wise_maximum,
+    study,
+    study_run,
+    with_far_penalty,
+)
 from prood.evaluation.asymptotics.theorem import Condition, Fates, Theorem, check_theorem, fates
 
 __all__ = [
@@ -22,11 +29,11 @@ __all__ = [
     "check_theorem",
     "far_away",
     "fates",
-    "guarded",
     "mean_confidence",
     "objective_of",
     "random_directions",
     "scale_wise_maximum",
     "study",
     "study_run",
+    "with_far_penalty",
 ]

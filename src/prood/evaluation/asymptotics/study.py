@@ -114,7 +114,7 @@ def study_run(
     target = processes.device(device)
     model, about = load(path, device=target)
     if far_penalty is not None:
-        model = guarded(model, far_penalty)
+        model = with_far_penalty(model, far_penalty)
     known = None if inside is None else data.load(inside, split="test", **fitting_of(about.recipe))
     shape = _shape(model) if known is None else known.shape
     if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
@@ -125,15 +125,15 @@ def study_run(
     return study(model, others, inside=known, schedule=SCHEDULES[search], device=target, **more)
 
 
-def guarded(model: nn.Module, weight: float = 1.0) -> nn.Module:
+def with_far_penalty(model: nn.Module, weight: float = 1.0) -> nn.Module:
     """A discriminator or joint model with this far penalty outside [0, 1]^d; the weights and outputs on images stay."""
     if isinstance(model, ProoD):
         made = copy.copy(model)
         made._modules = dict(model._modules)  # of its own: the copy shares everything else
-        made.discriminator = model.discriminator.guarded(weight)
+        made.discriminator = model.discriminator.with_far_penalty(weight)
         return made
     if isinstance(model, Discriminator):
-        return model.guarded(weight)
+        return model.with_far_penalty(weight)
     raise Unsupported("only a discriminator or a joint model has a far penalty: leave out --far-penalty")
 
 

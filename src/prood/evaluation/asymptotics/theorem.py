@@ -54,11 +54,11 @@ def check_theorem(model: nn.Module) -> Theorem:
     if layers is None:
         reason = f"{type(model).__name__} is not a plain row of layers: nothing is known about it far away"
         return Theorem((Condition("layers", False, reason),), NONE)
-    guard = guard_of(model)
+    penalty = far_penalty_of(model)
     own = (_layers(layers), _activation(layers), _weights(layers[-1]), _output(layers[-1]))
-    conditions = (*own, _guard(guard)) if guard else own
+    conditions = (*own, _far_penalty(penalty)) if penalty else own
     holds = all(condition.holds for condition in conditions)
-    return Theorem(conditions, NONE if not holds else EVERY if guard else GROWING)
+    return Theorem(conditions, NONE if not holds else EVERY if penalty else GROWING)
 
 
 def layers_of(model: nn.Module) -> list[nn.Module] | None:
@@ -71,10 +71,10 @@ def layers_of(model: nn.Module) -> list[nn.Module] | None:
     return row if row != [model] and len(row) > 1 else None
 
 
-def guard_of(model: nn.Module) -> float:
-    """The weight of the discriminator's guard; 0 if there is none."""
+def far_penalty_of(model: nn.Module) -> float:
+    """The weight of the discriminator's far penalty; 0 if it has none."""
     g = model.discriminator if isinstance(model, ProoD) else model
-    return g.guard if isinstance(g, Discriminator) else 0.0
+    return g.far_penalty if isinstance(g, Discriminator) else 0.0
 
 
 def _flat(network: nn.Module) -> list[nn.Module]:
@@ -140,11 +140,11 @@ def _output(last: nn.Module) -> Condition:
     return Condition("output", True, f"one number per image, nowhere above the last bias {top:.4g}")
 
 
-def _guard(weight: float) -> Condition:
-    """As g ≤ b, the guarded one is at most b − weight·‖x − [0, 1]^d‖₁, which falls on every ray."""
+def _far_penalty(weight: float) -> Condition:
+    """As g ≤ b, g with the penalty is at most b − weight·‖x − [0, 1]^d‖₁, which falls on every ray."""
     enough = weight >= torch.finfo(torch.float32).tiny
     reason = f"takes {weight:g} times the distance to [0, 1]^d from g" if enough else f"{weight:g} rounds to zero"
-    return Condition("guard", enough, reason)
+    return Condition("far penalty", enough, reason)
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,14 @@ def fates(model: nn.Module, directions: Tensor, start: Tensor | None = None, *, 
     if (directions == 0).flatten(1).all(1).any():
         raise BadValue("a direction is zero: it leads nowhere")
     origin = torch.zeros_like(directions[:1]) if start is None else start
-    starts, guard, parts = origin.expand_as(directions), guard_of(model), []
+    starts, penalty, parts = origin.expand_as(directions), far_penalty_of(model), []
     for x, d in zip(torch.split(starts, rows), torch.split(directions, rows), strict=True):
         g = follow(nn.Sequential(*layers), Ray.of(x, d))
         slope, error = g.slope.flatten(1).sum(1), g.error.flatten(1).sum(1)
         limit, beyond = g.offset.flatten(1).sum(1), g.beyond
-        if guard:
+        if penalty:
             # Far out each pixel with d ≠ 0 is outside [0, 1], and adds |d| per unit of α.
-            steps = guard * d.double().abs().flatten(1).sum(1)
+            steps = penalty * d.double().abs().flatten(1).sum(1)
             slope, error = slope - steps, error + d[0].numel() * UNIT * (steps + slope.abs())
             leaves = torch.where(d == 0, 0.0, ((d > 0).double() - x.double()) / d.double()).flatten(1).amax(1)
             beyond = torch.maximum(beyond, leaves)

@@ -14,10 +14,10 @@ from prood.evaluation.asymptotics import (
     adversarial_directions,
     check_theorem,
     fates,
-    guarded,
     mean_confidence,
     random_directions,
     scale_wise_maximum,
+    with_far_penalty,
 )
 from prood.evaluation.asymptotics.far import TRAJECTORIES
 from prood.evaluation.words import set_name
@@ -26,33 +26,36 @@ from prood.report import far
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import markdown_table
 from prood.studies.known import REFERENCES
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 
-BARE, GUARDED = "no guard", "guarded"
+BARE, GUARDED = "no guard", "guarded"  # published files have these words: guarded means with a far penalty
 SHOWN = (0.1, 1.0, 10.0, 100.0, 1000.0, 100_000.0)
 COUNT, FEW = 100, 10  # directions, as in the paper; and where a CPU has to search for them on CIFAR
 RANDOM = 1000
 
 
-def _confidence(lab: Lab) -> Content:
-    """Plain, OE and the joint model, with and without its guard; others where they are trained already."""
-    name, outside = next(iter(lab.outside().items()))
-    options: dict[str, Any] = {"device": processes.device(lab.device)}
+def _confidence(runner: Runner) -> Content:
+    """Plain, OE and the joint model, with and without its far penalty; others where they are trained already."""
+    name, outside = next(iter(runner.outside().items()))
+    options: dict[str, Any] = {"device": processes.device(runner.device)}
     curves: dict[str, list[float]] = {}
     classes = None
-    for run, node in lab.study.rows.items():
+    for run, node in runner.study.rows.items():
         wanted = node.headline or run in REFERENCES
-        if not lab.has(run) and not (wanted and lab.may_train):
+        if not runner.has(run) and not (wanted and runner.may_train):
             if wanted:
-                lab.notes.append(f"{node.title} is left out: its weights are not here")
+                runner.notes.append(f"{node.title} is left out: its weights are not here")
             continue
-        model, about = load(lab.run(run))
+        model, about = load(runner.run(run))
         if isinstance(model, Discriminator):
             continue  # no classes to be sure of
         classes = len(about.classes) if about.classes else classes
         both = {node.title: model}
         if node.headline:
-            both = {f"{node.title}, {BARE}": guarded(model, 0), f"{node.title}, {GUARDED}": guarded(model)}
+            both = {
+                f"{node.title}, {BARE}": with_far_penalty(model, 0),
+                f"{node.title}, {GUARDED}": with_far_penalty(model),
+            }
         curves |= {name: list(mean_confidence(one, outside, **options)) for name, one in both.items()}
     facts: Content = {"outside": set_name(name), "trajectories": min(TRAJECTORIES, len(outside)), "classes": classes}
     return facts | {"alphas": list(CURVE), "curves": curves}
@@ -70,28 +73,28 @@ def _confidence_section(content: Content) -> str:
     return (
         f"Confidence along x + α·n, the mean of {content['trajectories']} trajectories that start at images x of "
         f"{content['outside']}, each in a random direction n in [−0.5, 0.5]^d. {base} In the paper every model but "
-        "GOOD and ProoD goes to 100%, and ProoD to 1/K. Where ours without a guard stays a little above it, g comes to "
-        "rest in some directions (see the next figure); with the guard of docs/asymptotics.md it does in none.\n\n"
+        "GOOD and ProoD goes to 100%, and ProoD to 1/K. Where ours without a far penalty stays a little above it, "
+        "g comes to rest in some directions (see the next figure); with one it does in none (docs/asymptotics.md).\n\n"
         f"{markdown_table(lines)}"
     )
 
 
-def _directions(lab: Lab) -> Content:
+def _directions(runner: Runner) -> Content:
     """g of the joint model by the paper's search and by one that goes farther; by the latter also Plain."""
-    target = processes.device(lab.device)
-    slow = lab.study.gpu and target.type == "cpu"
+    target = processes.device(runner.device)
+    slow = runner.study.gpu and target.type == "cpu"
     if slow:
-        lab.notes.append(f"On a CPU: {FEW} directions instead of {COUNT}, and without the paper's 40,000 steps")
-    title = lab.study.headline.title
-    joint, _ = load(lab.run(lab.study.headline.name), device=target)
-    bare = guarded(joint, 0)  # as in the paper, whatever the recipe says
+        runner.notes.append(f"On a CPU: {FEW} directions instead of {COUNT}, and without the paper's 40,000 steps")
+    title = runner.study.headline.title
+    joint, _ = load(runner.run(runner.study.headline.name), device=target)
+    bare = with_far_penalty(joint, 0)  # as in the paper, whatever the recipe says
     plans: list[tuple[str, nn.Module, str]] = [] if slow else [(f"{title}, {BARE}", bare, "paper")]
-    plans += [(f"{title}, {BARE}, farther out", bare, "far"), (f"{title}, {GUARDED}", guarded(joint), "far")]
-    if lab.has("plain") or lab.may_train:
-        plans.append(("Plain", load(lab.run("plain"), device=target)[0], "far"))
+    plans += [(f"{title}, {BARE}, farther out", bare, "far"), (f"{title}, {GUARDED}", with_far_penalty(joint), "far")]
+    if runner.has("plain") or runner.may_train:
+        plans.append(("Plain", load(runner.run("plain"), device=target)[0], "far"))
     else:
-        lab.notes.append("Plain is left out: its weights are not here")
-    shape = lab.inside().shape
+        runner.notes.append("Plain is left out: its weights are not here")
+    shape = runner.inside().shape
     count, random = (FEW, RANDOM // 10) if slow else (COUNT, RANDOM)
     models = {title: _searched(model, shape, search, count, random, target) for title, model, search in plans}
     return {"alphas": list(CURVE), "models": models}
@@ -136,7 +139,7 @@ def _directions_section(content: Content) -> str:
         "with radii 100 and 1000; `far` makes fewer, longer steps and goes on at radius 10⁶. A search ends early where "
         "all of its gradients are zero: g is at its cap. In the paper all of 100 directions decay. Here the fate of "
         "each is decided exactly, from the affine piece of the network at infinity: where no last hidden unit keeps "
-        "growing, g stays, and the theorem says nothing. A guard outside [0, 1]^d, which changes nothing on images, "
+        "growing, g stays, and the theorem says nothing. A far penalty outside [0, 1]^d changes nothing on images, and "
         "makes g decay in every direction (docs/asymptotics.md); our recipes have it.\n\n"
         f"{markdown_table(lines)}"
     )

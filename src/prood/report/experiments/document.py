@@ -27,21 +27,21 @@ paper has the same, its numbers beside them. In percent where nothing else is sa
 def experiments_page(results: Path | str) -> str:
     """The page in Markdown. Figures are meant to lie beside it, as `write_page` puts them."""
     parts, found = [HEAD], _stored(Path(results))
-    for lab in dict.fromkeys(lab for lab, _, _ in found):
-        parts.append(f"## {STUDIES[lab]().heading if lab in STUDIES else escaped(lab)}")
+    for runner in dict.fromkeys(runner for runner, _, _ in found):
+        parts.append(f"## {STUDIES[runner]().heading if runner in STUDIES else escaped(runner)}")
         weights: dict[str, set[str]] = {}
-        for one in read_published(Path(results) / lab):
+        for one in read_published(Path(results) / runner):
             weights.setdefault(Path(one.file).stem, set()).add(one.weights)
-        for _, experiment, document in (one for one in found if one[0] == lab):
-            parts += _section(lab, experiment, document, weights)
+        for _, experiment, document in (one for one in found if one[0] == runner):
+            parts += _section(runner, experiment, document, weights)
     return "\n\n".join(parts if found else [*parts, "No experiment is stored in this folder."]) + "\n"
 
 
 def figures(results: Path | str, docs: Path | str) -> dict[Path, tuple[Experiment, dict[str, Any]]]:
     """The files of all figures below `docs`, each with what it is drawn from."""
     return {
-        Path(docs) / _figure(lab, experiment): (experiment, document["content"])
-        for lab, experiment, document in _stored(Path(results))
+        Path(docs) / _figure(runner, experiment): (experiment, document["content"])
+        for runner, experiment, document in _stored(Path(results))
         if experiment.draw is not None
     }
 
@@ -59,7 +59,7 @@ def write_page(results: Path | str, docs: Path | str) -> Path:
 
 
 def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
-    """(lab, experiment, document) of every file, in the order of STUDIES, then of EXPERIMENTS."""
+    """(runner, experiment, document) of every file, in the order of STUDIES, then of EXPERIMENTS."""
     known = {experiment.key: experiment for experiment in EXPERIMENTS}
     found = []
     for file in sorted(results.glob(f"*/{EXPERIMENTS_FOLDER}/*.json")):
@@ -73,12 +73,14 @@ def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
     return sorted(found, key=lambda one: (place(studies, one[0]), one[0], keys.index(one[1].key)))
 
 
-def _section(lab: str, experiment: Experiment, document: dict[str, Any], published: dict[str, set[str]]) -> list[str]:
+def _section(
+    runner: str, experiment: Experiment, document: dict[str, Any], published: dict[str, set[str]]
+) -> list[str]:
     """Its figure and text, what a reader must know, and how it was made; a view's seconds are those of reading."""
     parts = [f"### {escaped(experiment.title)}", f"*In the paper: {escaped(experiment.paper)}.*"]
     if experiment.draw is not None:
-        parts.append(f"![{escaped(experiment.title)}]({_figure(lab, experiment)})")
-    with _shown(lab, experiment):
+        parts.append(f"![{escaped(experiment.title)}]({_figure(runner, experiment)})")
+    with _shown(runner, experiment):
         parts.append(experiment.section(document["content"]).strip())
         notes, models = list(document["notes"]), document["models"].items()
         if anew := ", ".join(name for name, weights in models if weights not in published.get(name, {weights})):
@@ -91,14 +93,14 @@ def _section(lab: str, experiment: Experiment, document: dict[str, Any], publish
 
 
 @contextmanager
-def _shown(lab: str, experiment: Experiment) -> Iterator[None]:
+def _shown(runner: str, experiment: Experiment) -> Iterator[None]:
     """What cannot be shown is a file that another hand has changed."""
     try:
         yield
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        name = f"{lab}/{EXPERIMENTS_FOLDER}/{experiment.key}.json"
+        name = f"{runner}/{EXPERIMENTS_FOLDER}/{experiment.key}.json"
         raise Damaged(f"{name} is damaged or of another format: make the experiment again") from None
 
 
-def _figure(lab: str, experiment: Experiment) -> str:
-    return f"figures/{lab}/{experiment.key}.svg"
+def _figure(runner: str, experiment: Experiment) -> str:
+    return f"figures/{runner}/{experiment.key}.svg"

@@ -11,8 +11,8 @@ from prood import processes
 from prood.atomic import write_text
 from prood.errors import Diverged, NotFound, ProodError
 from prood.evaluation.evaluator import machine
-from prood.studies.lab import Lab
 from prood.studies.published import EXPERIMENTS_FOLDER, read_json
+from prood.studies.runner import Runner
 
 Content = dict[str, Any]
 FORMAT = 2
@@ -22,7 +22,7 @@ FORMAT = 2
 class Experiment:
     """A table or a figure of the paper; `paper` says where it is found there.
 
-    `make` measures with the models of a lab and returns what JSON can hold. `draw` writes its figure, an SVG file, and
+    `make` measures with the models of a runner and returns JSON data. `draw` writes its figure, an SVG file, and
     `section` is its Markdown, ours beside the paper's: both know nothing else, so a page says what its files say.
     A table is a view on what is published of models: it is made anew each time, as that costs nothing.
     """
@@ -31,7 +31,7 @@ class Experiment:
     name: str
     title: str
     paper: str
-    make: Callable[[Lab], Content]
+    make: Callable[[Runner], Content]
     section: Callable[[Content], str]
     draw: Callable[[Content, Path], None] | None = None
 
@@ -43,36 +43,36 @@ class Experiment:
     def key(self) -> str:
         return f"{self.kind}-{self.name}"
 
-    def file(self, lab: Lab) -> Path:
-        return lab.results / lab.name / EXPERIMENTS_FOLDER / f"{self.key}.json"
+    def file(self, runner: Runner) -> Path:
+        return runner.results / runner.name / EXPERIMENTS_FOLDER / f"{self.key}.json"
 
 
-def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
+def perform(experiment: Experiment, runner: Runner, *, again: bool = False) -> Path:
     """Make an experiment and write its JSON file, unless the existing one has the same models and settings."""
-    file = experiment.file(lab)
+    file = experiment.file(runner)
     stored = read_json(file) if file.is_file() else None
     what = f"{experiment.kind} {experiment.name}"
-    if stored and not again and not experiment.view and _holds(stored, lab):
-        lab.console.print(f"{what}: there already, as {file}", soft_wrap=True, highlight=False)
+    if stored and not again and not experiment.view and _holds(stored, runner):
+        runner.console.print(f"{what}: there already, as {file}", soft_wrap=True, highlight=False)
         return file
-    lab.models.clear()
-    lab.notes.clear()
+    runner.models.clear()
+    runner.notes.clear()
     began = time.monotonic()
-    content = experiment.make(lab)
+    content = experiment.make(runner)
     seconds = time.monotonic() - began
-    if not lab.models:
+    if not runner.models:
         raise NotFound(f"no model of {what} is here or published, with these seeds and attacks: nothing was written")
     document = {
         "format": FORMAT,
         "kind": experiment.kind,
         "name": experiment.name,
-        "recipe": lab.name,
-        **_settings(lab),
-        "command": lab.command,
-        "hardware": machine(processes.device(lab.device)),
+        "recipe": runner.name,
+        **_settings(runner),
+        "command": runner.command,
+        "hardware": machine(processes.device(runner.device)),
         "seconds": round(seconds, 1),
-        "models": dict(sorted(lab.models.items())),
-        "notes": list(dict.fromkeys(lab.notes)),
+        "models": dict(sorted(runner.models.items())),
+        "notes": list(dict.fromkeys(runner.notes)),
         "content": content,
     }
     if processes.is_main() and (again or not stored or _says_more(document, stored, experiment)):
@@ -80,35 +80,37 @@ def perform(experiment: Experiment, lab: Lab, *, again: bool = False) -> Path:
             write_text(file, json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
         except ValueError:
             raise Diverged(f"{what} measured NaN or infinity: nothing was written") from None
-    lab.console.print(f"{what}: {seconds:.0f} s, see {file}", soft_wrap=True, highlight=False)
+    runner.console.print(f"{what}: {seconds:.0f} s, see {file}", soft_wrap=True, highlight=False)
     return file
 
 
-def perform_all(experiments: Iterable[Experiment], lab: Lab, *, again: bool = False) -> dict[str, str]:
+def perform_all(experiments: Iterable[Experiment], runner: Runner, *, again: bool = False) -> dict[str, str]:
     """Every experiment; one that cannot be made does not stop the others. What went wrong, by the experiment's key."""
     failed: dict[str, str] = {}
     for experiment in experiments:
         heading = f"{experiment.kind} {experiment.name}: {experiment.title}"
-        lab.console.print(heading, style="bold", soft_wrap=True, highlight=False, markup=False)
+        runner.console.print(heading, style="bold", soft_wrap=True, highlight=False, markup=False)
         try:
-            perform(experiment, lab, again=again)
+            perform(experiment, runner, again=again)
         except ProodError as error:
             failed[experiment.key] = str(error)
-            lab.console.print(f"{experiment.key}: {error}", style="red", soft_wrap=True, highlight=False, markup=False)
+            runner.console.print(
+                f"{experiment.key}: {error}", style="red", soft_wrap=True, highlight=False, markup=False
+            )
     return failed
 
 
-def _holds(stored: dict[str, Any], lab: Lab) -> bool:
-    """Whether an experiment's file is about the models that are here now, and made with the lab's settings."""
-    if any(stored.get(key) != value for key, value in {**_settings(lab), "format": FORMAT}.items()):
+def _holds(stored: dict[str, Any], runner: Runner) -> bool:
+    """Whether an experiment's file is about the models that are here now, and made with the runner's settings."""
+    if any(stored.get(key) != value for key, value in {**_settings(runner), "format": FORMAT}.items()):
         return False
     models = ((model.rpartition("-"), weights) for model, weights in stored.get("models", {}).items())
     # None: its numbers outlive the model.
-    return all(lab.weights(run, int(seed)) in (None, weights) for (run, _, seed), weights in models)
+    return all(runner.weights(run, int(seed)) in (None, weights) for (run, _, seed), weights in models)
 
 
-def _settings(lab: Lab) -> dict[str, Any]:
-    return {"seeds": list(lab.seeds), "attacks": lab.study.attacks, "attacked": lab.study.attacked}
+def _settings(runner: Runner) -> dict[str, Any]:
+    return {"seeds": list(runner.seeds), "attacks": runner.study.attacks, "attacked": runner.study.attacked}
 
 
 def _says_more(document: dict[str, Any], stored: dict[str, Any], experiment: Experiment) -> bool:

@@ -15,8 +15,8 @@ from prood.report.experiments.tradeoff import BASELINE, parts_of
 from prood.report.formats import markdown_table
 from prood.studies import Candidate, Schedule, choose_shift, fit_schedule, making
 from prood.studies.gating import ACCEPTED, LAST, PRICES, Verdicts, gate_from, heads, judged, verdicts
-from prood.studies.lab import Lab
 from prood.studies.pairs import pairs, pairs_of
+from prood.studies.runner import Runner
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,11 +27,11 @@ SHIFTS = tuple(step / 4 for step in range(-32, 49))
 PROVABLE = tuple(tenth / 10 for tenth in range(10))
 
 
-def _make(lab: Lab) -> Content:
+def _make(runner: Runner) -> Content:
     """Everything is chosen on held-back images: Δ, the numbers of the gates, and the schedules of the two points."""
-    (f, g), device = parts_of(lab, BASELINE), processes.device(lab.device)
-    held = pairs(f, g, *lab.held_back(), lab.eps, device=device)
-    tests = pairs_of(f, g, lab.inside(), lab.outside(), lab.eps, device=device)
+    (f, g), device = parts_of(runner, BASELINE), processes.device(runner.device)
+    held = pairs(f, g, *runner.held_back(), runner.eps, device=device)
+    tests = pairs_of(f, g, runner.inside(), runner.outside(), runner.eps, device=device)
     candidates = [Candidate(shift, *held.measure(shift)) for shift in making.SHIFTS]
     chosen = choose_shift(candidates, held.classifier_auc, tolerance=making.TOLERANCE).shift
 
@@ -47,7 +47,7 @@ def _make(lab: Lab) -> Content:
         ]
 
     return {
-        "eps": lab.eps,
+        "eps": runner.eps,
         "images": {"inside": len(held.s_in), "outside": len(held.s_out)},
         "sets": [set_name(name) for name in tests],
         "accepted": list(ACCEPTED),

@@ -7,8 +7,8 @@ from prood.report.experiments.tables import shown
 from prood.report.formats import escaped, markdown_table
 from prood.studies import Published
 from prood.studies.graph import Node
-from prood.studies.lab import Lab
 from prood.studies.properties import MEANS, Mark, Profile, judged
+from prood.studies.runner import Runner
 
 TICKS = {
     "OE": ("yes", "yes", "no", "no", "no"),
@@ -22,25 +22,25 @@ TICKS = {
 """What the paper says, in the order of RULES."""
 
 
-def make(lab: Lab) -> Content:
-    there = [(node, lab.published(node.name, measure=True)) for node in shown(lab, robust=True)]
+def make(runner: Runner) -> Content:
+    there = [(node, runner.published(node.name, measure=True)) for node in shown(runner, robust=True)]
     found = [(node, one) for node, one in there if one is not None and one.measured is not None]
     if left_out := [node.label for node, one in there if one is None or one.measured is None]:
-        lab.notes.append(f"Not measured here: {'; '.join(left_out)}.")
+        runner.notes.append(f"Not measured here: {'; '.join(left_out)}.")
     return {
-        "inside": set_name(lab.inside_name),
-        "outside": lab.against,
-        "eps": lab.eps,
+        "inside": set_name(runner.inside_name),
+        "outside": runner.against,
+        "eps": runner.eps,
         "rules": comparison.LEGEND,
-        "rows": [profile.to_json() for profile in judged([_profile(lab, *one) for one in found])],
+        "rows": [profile.to_json() for profile in judged([_profile(runner, *one) for one in found])],
     }
 
 
-def _profile(lab: Lab, node: Node, published: Published) -> Profile:
+def _profile(runner: Runner, node: Node, published: Published) -> Profile:
     assert published.measured is not None
     sets: dict[str, dict[str, float | None]] = {}
-    for name in map(set_name, lab.recipe.evaluate.outside):
-        best = {metric: published.best(metric, name, lab.eps) for metric in MEANS}
+    for name in map(set_name, runner.recipe.evaluate.outside):
+        best = {metric: published.best(metric, name, runner.eps) for metric in MEANS}
         sets[name] = {metric: None if one is None else getattr(one, metric) for metric, one in best.items()}
     return Profile(
         title=published.title,

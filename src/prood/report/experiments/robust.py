@@ -11,40 +11,40 @@ from prood.models import load, score_of
 from prood.report.experiments import rows
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import escaped
-from prood.studies.lab import Lab
 from prood.studies.published import read_json
+from prood.studies.runner import Runner
 
 RUNS = ("robust", "robust-prood")
 PAPERS_ACCURACY = {"cifar10": "58.5% at ε = 8/255 for both, of an adversarially trained ResNet18 from RobustBench"}
 
 
-def make(lab: Lab) -> Content:
+def make(runner: Runner) -> Content:
     """What was measured of the same weights before is taken over: it outlives the models, and attacks take the time."""
-    content = rows.table(lab, [node for node in lab.study.rows.values() if node.table == "robust"])
-    found = _before(lab)
-    asked: dict[str, Any] = {"attacks": lab.study.attacks or "fast", "limit": 2 * lab.study.attacked}
-    here = lab.training is not False and all(lab.has(run) for run in RUNS)
+    content = rows.table(runner, [node for node in runner.study.rows.values() if node.table == "robust"])
+    found = _before(runner)
+    asked: dict[str, Any] = {"attacks": runner.study.attacks or "fast", "limit": 2 * runner.study.attacked}
+    here = runner.training is not False and all(runner.has(run) for run in RUNS)
     if here and not (found and asked.items() <= found.items()):
-        found = _robustness(lab, **asked)
-    found = found or _published(lab)
+        found = _robustness(runner, **asked)
+    found = found or _published(runner)
     if found is None:
-        lab.notes.append("Robust accuracy is measured where the trained models are, and they are not here.")
+        runner.notes.append("Robust accuracy is measured where the trained models are, and they are not here.")
     return content | {"robustness": found}
 
 
-def _before(lab: Lab) -> dict[str, Any] | None:
-    file = EXPERIMENT.file(lab)
+def _before(runner: Runner) -> dict[str, Any] | None:
+    file = EXPERIMENT.file(runner)
     stored = read_json(file) if file.is_file() else {}
-    models = {f"{run}-0": lab.weights(run) for run in RUNS}
+    models = {f"{run}-0": runner.weights(run) for run in RUNS}
     same = None not in models.values() and models.items() <= stored.get("models", {}).items()
     return dict(found) if same and (found := stored["content"]["robustness"]) else None
 
 
-def _published(lab: Lab) -> dict[str, Any] | None:
+def _published(runner: Runner) -> dict[str, Any] | None:
     """What was measured of both for the table of properties, by the same attacks on the same images."""
     values, conditions = {}, set()
     for run in RUNS:
-        published = lab.published(run, attack=False)
+        published = runner.published(run, attack=False)
         found = None if published is None or published.measured is None else published.measured.robustness
         if published is None or found is None:
             return None
@@ -58,15 +58,15 @@ def _published(lab: Lab) -> dict[str, Any] | None:
 
 
 @torch.no_grad()
-def _robustness(lab: Lab, attacks: str, limit: int) -> dict[str, Any]:
+def _robustness(runner: Runner, attacks: str, limit: int) -> dict[str, Any]:
     """Robust accuracy of both at the radius that the robust one was trained for, and whether they agree on the class.
 
     Eq. 3 keeps the order of the classes, so the two have the same robust accuracy. A search may still end at other
     points, as it climbs another function: the share of equal classes on the test set is what shows the equality.
     """
-    device, inside = processes.device(lab.device), lab.inside()
-    models = {run: load(lab.run(run), device=device) for run in RUNS}
-    eps = float(models["robust"][1].eps or lab.eps)
+    device, inside = processes.device(runner.device), runner.inside()
+    models = {run: load(runner.run(run), device=device) for run in RUNS}
+    eps = float(models["robust"][1].eps or runner.eps)
     options: dict[str, Any] = {"attacks": attacks, "limit": limit, "device": device}
     found = {run: robust_accuracy(model, inside, eps, **options) for run, (model, _) in models.items()}
     same = 0

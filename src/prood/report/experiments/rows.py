@@ -8,9 +8,9 @@ from prood.report.experiments.experiment import Content
 from prood.report.formats import escaped, markdown_table, model_name, model_row
 from prood.studies import Group
 from prood.studies.graph import Node
-from prood.studies.lab import Lab
 from prood.studies.published import method_of
 from prood.studies.rows import Statistic, paper_rows
+from prood.studies.runner import Runner
 
 HEADINGS = METRICS["auc"] | METRICS["fpr"]
 
@@ -20,7 +20,7 @@ OTHERS = ("Plain", "OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc"
 
 
 def table(
-    lab: Lab,
+    runner: Runner,
     nodes: Sequence[Node],
     *,
     eps: float | None = None,
@@ -30,20 +30,20 @@ def table(
     attack: bool = True,
 ) -> Content:
     """The nodes as rows, means over the seeds; by default at the radius that they were trained for, on all sets."""
-    eps = lab.eps if eps is None else eps
-    radii = () if eps in lab.recipe.evaluate.eps else (eps,)
+    eps = runner.eps if eps is None else eps
+    radii = () if eps in runner.recipe.evaluate.eps else (eps,)
     groups: dict[str, Group] = {}
     for node in nodes:
-        found = [lab.published(node.name, seed, eps=radii, attack=attack) for seed in seeds]
+        found = [runner.published(node.name, seed, eps=radii, attack=attack) for seed in seeds]
         if there := tuple(one for one in found if one is not None):
             groups[node.name] = Group(there)
     if missing := [node.label for node in nodes if node.name not in groups]:
         of = f" with seed {seeds[0]}" if len(seeds) == 1 else ""
-        lab.notes.append(f"Not here{of}, neither published nor trained: {'; '.join(missing)}.")
-    names = list(sets) or [set_name(name) for name in lab.recipe.evaluate.outside]
+        runner.notes.append(f"Not here{of}, neither published nor trained: {'; '.join(missing)}.")
+    names = list(sets) or [set_name(name) for name in runner.recipe.evaluate.outside]
     return {
-        "inside": set_name(lab.inside_name),
-        "outside": lab.against,
+        "inside": set_name(runner.inside_name),
+        "outside": runner.against,
         "eps": eps,
         "metrics": list(METRICS[kind]),
         "sets": names,

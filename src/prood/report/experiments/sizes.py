@@ -15,24 +15,24 @@ from prood.models.sizes import words_of
 from prood.report import plots
 from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import markdown_table
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 
 
-def make(lab: Lab) -> Content:
-    target = processes.device(lab.device)
-    inside, outside = lab.inside(), lab.outside()
+def make(runner: Runner) -> Content:
+    target = processes.device(runner.device)
+    inside, outside = runner.inside(), runner.outside()
     rows: list[dict[str, Any]] = []
-    for node in (one for one in lab.study.nodes if one.table == "sizes"):
-        model, about = load(lab.run(node.name), device=target)
+    for node in (one for one in runner.study.nodes if one.table == "sizes"):
+        model, about = load(runner.run(node.name), device=target)
         size = str(about.architecture["size"])
         parameters = sum(weights.numel() for weights in model.parameters())
-        found = evaluate(model, inside=inside, outside=outside, eps=lab.eps, device=target)
+        found = evaluate(model, inside=inside, outside=outside, eps=runner.eps, device=target)
         sets = {set_name(one.outside): {"auc": one.auc, "gauc": one.gauc} for one in found}
         rows.append({"size": size, "words": " ".join(words_of(size)), "parameters": parameters, "sets": sets})
-        lab.console.print(f"{size:<10} {parameters:>10,} parameters, GAUC {_gauc(rows[-1]):.3f}", highlight=False)
+        runner.console.print(f"{size:<10} {parameters:>10,} parameters, GAUC {_gauc(rows[-1]):.3f}", highlight=False)
     rows.sort(key=lambda row: row["parameters"])
-    own = str(lab.recipe.discriminator.get("size", "S"))
-    return {"eps": lab.eps, "own": own, "settings": list(lab.study.short), "sizes": rows}
+    own = str(runner.recipe.discriminator.get("size", "S"))
+    return {"eps": runner.eps, "own": own, "settings": list(runner.study.short), "sizes": rows}
 
 
 def _gauc(row: dict[str, Any], name: str | None = None) -> float:

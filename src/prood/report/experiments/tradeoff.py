@@ -13,19 +13,25 @@ from prood.report.experiments.experiment import Content, Experiment
 from prood.report.formats import markdown_table
 from prood.report.results import whole_or_chosen
 from prood.studies import choose_shift, making, prior_from_shift, sweep
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 
 BASELINE = "oe"
 COMBINED = {BASELINE: "OE's classifier", "prood": "ProoD's classifier"}
 """Runs whose classifier is combined with the discriminator at each shift, without training again."""
 
 
-def _shift(lab: Lab) -> Content:
+def _shift(runner: Runner) -> Content:
     """By the AUC of OE, the classifier that shifts are chosen with."""
-    here = [run for run in COMBINED if (lab.has(run) and lab.has("discriminator")) or lab.may_train]
-    lab.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here)
+    here = [run for run in COMBINED if (runner.has(run) and runner.has("discriminator")) or runner.may_train]
+    runner.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here)
     found = {
-        run: sweep(*parts_of(lab, run), *lab.held_back(), lab.eps, making.SHIFTS, device=processes.device(lab.device))
+        run: sweep(
+            *parts_of(runner, run),
+            *runner.held_back(),
+            runner.eps,
+            making.SHIFTS,
+            device=processes.device(runner.device),
+        )
         for run in here
     }
     auc, candidates = found.get(BASELINE, (None, []))
@@ -34,12 +40,12 @@ def _shift(lab: Lab) -> Content:
     for run, (_, candidates) in found.items():
         chosen = None if auc is None else choose_shift(candidates, auc, tolerance=making.TOLERANCE).shift
         curves[COMBINED[run]] = {"shifts": [asdict(one) for one in candidates], "chosen": chosen}
-    return {"eps": lab.eps, "rule": making.RULE, "baseline": baseline, "curves": curves}
+    return {"eps": runner.eps, "rule": making.RULE, "baseline": baseline, "curves": curves}
 
 
-def parts_of(lab: Lab, run: str) -> tuple[nn.Module, Discriminator]:
+def parts_of(runner: Runner, run: str) -> tuple[nn.Module, Discriminator]:
     """The classifier of a run, and the discriminator."""
-    f, g = load(lab.run(run))[0], load(lab.run("discriminator"))[0]
+    f, g = load(runner.run(run))[0], load(runner.run("discriminator"))[0]
     assert isinstance(g, Discriminator)
     return f.classifier if isinstance(f, ProoD) else f, g
 

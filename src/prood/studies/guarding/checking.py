@@ -6,17 +6,17 @@ from prood import processes
 from prood.errors import Mismatch
 from prood.models import load
 from prood.studies.guarding.study import CLASSIFIER
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 
 
-def check_classifier(lab: Lab) -> None:
+def check_classifier(runner: Runner) -> None:
     """Make or open the classifier, say how good it is on held-back images, and refuse one that hardly guesses.
 
     Wrong names or a wrong normalisation leave about 1/K of the images right, or fewer.
     """
-    device = processes.device(lab.device)
-    model, about = load(lab.run(CLASSIFIER, None), device=device)
-    images = lab.held_back()[0].numbered_as(about.classes)
+    device = processes.device(runner.device)
+    model, about = load(runner.run(CLASSIFIER, None), device=device)
+    images = runner.held_back()[0].numbered_as(about.classes)
     if images.labels is None:
         return
     rows = torch.split(torch.arange(len(images)), 64)
@@ -25,7 +25,7 @@ def check_classifier(lab: Lab) -> None:
     labels = images.labels_of(logits.shape[1])
     right = float((logits.argmax(1).numpy() == (images.labels if labels is None else labels).numpy()).mean())
     said = f"the classifier alone names {right:.1%} of {len(images):,} held-back images right"
-    lab.console.print(said, highlight=False)
+    runner.console.print(said, highlight=False)
     if right < (1 + 1 / logits.shape[1]) / 4:
         fault = f"the classifier names only {right:.1%} of the held-back images right"
         folders = images.classes or ()

@@ -11,7 +11,7 @@ from torch import nn
 from prood.data import Images, ImageSet, uniform_noise
 from prood.data.formats.pictures import Unreadable
 from prood.data.images import Shape
-from prood.evaluation.bench import images_at_once
+from prood.evaluation.measuring import images_at_once
 from prood.methods import Objective
 from prood.models import Discriminator
 from prood.training import Recipe

@@ -12,7 +12,7 @@ from prood.models import WrapOptions
 from prood.models.wrapped import read_classes
 from prood.studies.graph import ATTACK, CERTIFY, Node, Opened, Study
 from prood.studies.guarding.parts import CALIBRATION, HELD_BACK, SMALL, TEST, TRAIN, Parts
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 from prood.studies.thresholds import Asked as Point
 from prood.training import Recipe
 from prood.training.guard_table import GuardTable
@@ -73,7 +73,7 @@ def study_of(recipe: Recipe, parts: Parts) -> Study:
     )
 
 
-def lab_of(recipe: Recipe, parts: Parts, run: Path, *, device: str | None, console: Console) -> Lab:
+def lab_of(recipe: Recipe, parts: Parts, run: Path, *, device: str | None, console: Console) -> Runner:
     """The study in the folder of the run."""
     study = study_of(recipe, parts)
-    return Lab(study, run, seeds=(None,), home=None, own_shifts=True, training=True, device=device, console=console)
+    return Runner(study, run, seeds=(None,), home=None, own_shifts=True, training=True, device=device, console=console)

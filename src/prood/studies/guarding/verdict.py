@@ -16,7 +16,7 @@ from prood.evaluation.results import Evaluation
 from prood.evaluation.words import radius_text
 from prood.models.confidence import Floats
 from prood.models.joint import confidence_logit
-from prood.studies.lab import Lab
+from prood.studies.runner import Runner
 
 MUCH, SOME = 0.5, 0.1
 """Shares of the outliers that are provably rejected, from which on proofs pay, or pay in part."""
@@ -92,11 +92,11 @@ class Facts:
         return " ".join([*parts, self.pays])
 
 
-def facts_of(lab: Lab, run: Path, *, made: bool) -> Facts:
+def facts_of(runner: Runner, run: Path, *, made: bool) -> Facts:
     """From what the study measured, and one look of the classifier at the test images."""
-    detector = Detector.load(run, device=processes.device(lab.device))
-    inside = data.load(lab.inside_name).numbered_as(detector.classes)
-    (outside,) = (data.load(name, like=inside) for name in lab.recipe.evaluate.outside)
+    detector = Detector.load(run, device=processes.device(runner.device))
+    inside = data.load(runner.inside_name).numbered_as(detector.classes)
+    (outside,) = (data.load(name, like=inside) for name in runner.recipe.evaluate.outside)
     results = read_results(run) or Results()
     proof, attack = _last(results, attacked=False), _last(results, attacked=True)
     assert proof is not None
@@ -110,7 +110,7 @@ def facts_of(lab: Lab, run: Path, *, made: bool) -> Facts:
         right = guesses == inside.labels.numpy()
     share = min(1.0, max(float(accepts.mean()), 1e-6))
     return Facts(
-        eps=lab.eps,
+        eps=runner.eps,
         threshold=rule.required,
         accepted=float(accepts.mean()),
         rejected=float(1 - rule.accepts(rule.value(proof.scores.clean)).mean()),

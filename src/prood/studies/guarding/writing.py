@@ -46,7 +46,7 @@ def recipe(asked: Asked, table: GuardTable, setting: Setting, name: str, epochs:
         "augment": {"pad": max(1, side // 14), "border": "reflect"},
         "networks": {
             "classifier": {"name": "compact"} if setting.gpu else {"name": "small", "width": 48},
-            "discriminator": {"size": name, "guard": 1.0},
+            "discriminator": {"size": name, "far_penalty": 1.0},
         },
         "evaluate": {"outside": [outside], "eps": [setting.eps], "limit": table.most},
         "guard": {key: value for key, value in vars(table).items() if value is not None},

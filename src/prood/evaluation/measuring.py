@@ -37,7 +37,7 @@ class BoundViolated(ProodError):
 
 
 @dataclass(frozen=True)
-class Bench:
+class Evaluator:
     """A score, and how it is to be tried."""
 
     score: Score
@@ -68,7 +68,7 @@ class Bench:
             reached(done)
         return self._total(values)
 
-    def confront(
+    def run(
         self,
         images: ImageSet,
         eps: float,

@@ -11,7 +11,7 @@ import torch
 from prood import data, processes
 from prood.errors import BadValue, NotFound, UnknownName
 from prood.models import ProoD, fingerprint, load
-from prood.studies import Lab, making, study_of
+from prood.studies import Runner, making, study_of
 from prood.studies.published import method_of
 from prood.training import held_back
 
@@ -56,26 +56,26 @@ def test_a_nodes_settings_and_its_seed_reach_its_recipe(trained):
     assert recipe.options("plain") == trained.recipe.options("plain")
 
 
-def test_what_must_not_be_trained_is_said(trained, lab_in, tmp_path):
+def test_what_must_not_be_trained_is_said(trained, runner_in, tmp_path):
     with pytest.raises(UnknownName, match="'prod'"):
         trained.run("prod")
-    lab = lab_in(tmp_path, training=False)
+    runner = runner_in(tmp_path, training=False)
     with pytest.raises(NotFound, match=r"'oe'.*GPU.*--train"):
-        lab.run("oe")
-    assert lab.published("oe") is None
-    assert not lab.models
+        runner.run("oe")
+    assert runner.published("oe") is None
+    assert not runner.models
     assert not list(tmp_path.iterdir())
 
 
 def test_the_quickstart_has_a_shorter_robust_training(tmp_path, monkeypatch):
     asked = {}
     monkeypatch.setattr(making, "train", lambda method, recipe, folder, **_: asked.update({method: recipe}))
-    monkeypatch.setattr(Lab, "weights", lambda self, run, seed: "0")
-    lab = Lab(study_of("quickstart"), tmp_path)
+    monkeypatch.setattr(Runner, "weights", lambda self, run, seed: "0")
+    runner = Runner(study_of("quickstart"), tmp_path)
     for run in ("robust", "oe"):
-        lab.run(run)
-    assert asked["robust"].options("robust").epochs < lab.recipe.options("robust").epochs
-    assert asked["oe"].options("oe") == lab.recipe.options("oe")
+        runner.run(run)
+    assert asked["robust"].options("robust").epochs < runner.recipe.options("robust").epochs
+    assert asked["oe"].options("oe") == runner.recipe.options("oe")
 
 
 # Images
@@ -101,14 +101,14 @@ def test_a_recipe_without_a_known_test_set_is_refused_at_once(tiny, tmp_path, in
     text = tiny.read_text().replace(f"npz:{tiny.parent}/squares/train.npz", inside.format(tmp_path))
     recipe.write_text(text)
     with pytest.raises(BadValue, match="'own'"):
-        Lab(study_of(str(recipe)), tmp_path)
+        Runner(study_of(str(recipe)), tmp_path)
 
 
 def test_held_back_images_are_the_recipes_or_those_for_validation(trained, tmp_path):
     for one, other in zip(trained.held_back(), held_back(trained.recipe), strict=True):
         assert len(one) == 10
         assert one.fingerprint() == other.fingerprint()
-    inside, outside = Lab(study_of("quickstart"), tmp_path).held_back()
+    inside, outside = Runner(study_of("quickstart"), tmp_path).held_back()
     assert (inside.name, outside.name) == ("digits:validation", "photographs:validation")
 
 
@@ -148,35 +148,35 @@ def test_every_process_waits_whether_or_not_there_is_news(trained, monkeypatch, 
     assert waited == [1]
 
 
-def test_less_than_was_published_replaces_nothing(trained, lab_in, tmp_path):
+def test_less_than_was_published_replaces_nothing(trained, runner_in, tmp_path):
     """The model is here, but not all of its evaluations are."""
     for name in ("runs", "results"):
         shutil.copytree(trained.folder.parent / name, tmp_path / name)
-    lab = lab_in(tmp_path, attacks=None)
-    (lab.place("oe") / "results.json").unlink()
-    assert lab.published("oe") == trained.published("oe")
+    runner = runner_in(tmp_path, attacks=None)
+    (runner.place("oe") / "results.json").unlink()
+    assert runner.published("oe") == trained.published("oe")
 
 
-def test_a_model_that_changed_is_published_anew(trained, lab_in, tmp_path):
-    lab = lab_in(tmp_path, attacks=None)
+def test_a_model_that_changed_is_published_anew(trained, runner_in, tmp_path):
+    runner = runner_in(tmp_path, attacks=None)
     for name in ("runs", "results"):
         shutil.copytree(trained.folder.parent / name, tmp_path / name)
-    old = lab.published("oe").weights
-    shutil.rmtree(lab.place("oe"))
-    shutil.copytree(trained.run("oe", 1), lab.place("oe"))
-    new = lab.published("oe")
+    old = runner.published("oe").weights
+    shutil.rmtree(runner.place("oe"))
+    shutil.copytree(trained.run("oe", 1), runner.place("oe"))
+    new = runner.published("oe")
     assert new.weights == trained.weights("oe", 1) != old
     assert {one.fingerprints["model"] for one in new.evaluations} == {new.weights}
 
 
-def test_what_was_published_elsewhere_is_not_made_again(trained, lab_in, tmp_path):
+def test_what_was_published_elsewhere_is_not_made_again(trained, runner_in, tmp_path):
     """There is no run here, and none is trained although that may be."""
     shutil.copytree(trained.results, tmp_path / "results")
-    lab = lab_in(tmp_path)
-    assert lab.may_train
-    assert lab.published("oe") == trained.published("oe")
-    assert not lab.folder.exists()
-    assert lab.weights("oe") == trained.weights("oe")
+    runner = runner_in(tmp_path)
+    assert runner.may_train
+    assert runner.published("oe") == trained.published("oe")
+    assert not runner.folder.exists()
+    assert runner.weights("oe") == trained.weights("oe")
 
 
 # CIFAR
@@ -184,23 +184,23 @@ def test_what_was_published_elsewhere_is_not_made_again(trained, lab_in, tmp_pat
 
 def test_cifar_is_trained_on_a_gpu_or_when_asked(tmp_path, monkeypatch):
     cifar = study_of("cifar10")
-    lab = Lab(cifar, tmp_path)
+    runner = Runner(cifar, tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert (lab.may_train, Lab(cifar, tmp_path, training=True).may_train) == (False, True)
+    assert (runner.may_train, Runner(cifar, tmp_path, training=True).may_train) == (False, True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert (lab.may_train, Lab(cifar, tmp_path, training=False).may_train) == (True, False)
-    assert (lab.against, lab.eps, lab.study.attacks) == ("cifar100", 0.01, "paper")
+    assert (runner.may_train, Runner(cifar, tmp_path, training=False).may_train) == (True, False)
+    assert (runner.against, runner.eps, runner.study.attacks) == ("cifar100", 0.01, "paper")
 
 
 def test_the_chosen_shift_is_known_without_the_models(tmp_path):
-    lab = Lab(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=False)
+    runner = Runner(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=False)
     file = tmp_path / "results" / "cifar10" / "cifar100" / "discriminator" / "shift.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"chosen": 4}')
-    joint = lab.study.node("prood-s")
-    assert making.shift_of(lab, joint, 0) == 4.0
-    assert [task.what for task in lab.making(["prood-s"], [1])] == ["make"] * 3  # none is chosen
-    assert "choose" in [task.what for task in replace(lab, own_shifts=True).making(["prood-s"], [1])]
+    joint = runner.study.node("prood-s")
+    assert making.shift_of(runner, joint, 0) == 4.0
+    assert [task.what for task in runner.making(["prood-s"], [1])] == ["make"] * 3  # none is chosen
+    assert "choose" in [task.what for task in replace(runner, own_shifts=True).making(["prood-s"], [1])]
 
 
 def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch):
@@ -218,11 +218,11 @@ def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch)
 
     monkeypatch.setattr(making, "train", noted)
     monkeypatch.setattr(making, "choose", chosen)
-    monkeypatch.setattr(Lab, "weights", lambda self, run, seed: "0")
-    lab = Lab(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=True)
+    monkeypatch.setattr(Runner, "weights", lambda self, run, seed: "0")
+    runner = Runner(study_of("cifar10"), tmp_path, results=tmp_path / "results", training=True)
     for seed, folder in ((0, tmp_path), (1, tmp_path / "seed-1")):  # the shift is chosen once, with seed 0
         asked.clear()
-        lab.run("prood-ibp", seed)
+        runner.run("prood-ibp", seed)
         assert asked | {"oe": None} == {
             "oe": None,
             "discriminator-ibp": ("discriminator", "cifar10-ibp", None, None),
@@ -236,12 +236,12 @@ def test_the_papers_discriminator_has_a_recipe_of_its_own(tmp_path, monkeypatch)
 def test_a_lab_says_at_once_what_is_wrong(tmp_path, tiny):
     quick = study_of("quickstart")
     with pytest.raises(UnknownName, match="'papre'"):
-        Lab(replace(quick, attacks="papre"), tmp_path)
+        Runner(replace(quick, attacks="papre"), tmp_path)
     with pytest.raises(BadValue):
-        Lab(quick, tmp_path, seeds=())
+        Runner(quick, tmp_path, seeds=())
     with pytest.raises(BadValue):
-        Lab(quick, tmp_path, seeds=(0, 0))
+        Runner(quick, tmp_path, seeds=(0, 0))
     text = tiny.read_text()
     (tmp_path / "mine.toml").write_text(text[: text.index("[evaluate]")] + text[text.index("[train.plain]") :])
     with pytest.raises(BadValue, match="'mine'"):
-        Lab(study_of(str(tmp_path / "mine.toml")), tmp_path)
+        Runner(study_of(str(tmp_path / "mine.toml")), tmp_path)

@@ -33,7 +33,7 @@ Graph = dict[Task, set[Task]]
 """Tasks with those that each comes after, in the order in which they are begun where they may be."""
 
 
-class Lab(Site):
+class Runner(Site):
     """A site with the engine that carries its study out."""
 
     def carry_out(self, names: Collection[str], *, jobs: int = 1, publish: bool = False) -> None:
