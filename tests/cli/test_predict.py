@@ -76,7 +76,7 @@ def test_the_table_goes_on_after_a_damaged_picture(prood, place, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nosuch.png"], "no image set or file 'nosuch.png'"),
+        (["nosuch.png"], "no file or folder 'nosuch.png'"),
         (["faces", "--json", "--csv"], "give one of them"),
         (["faces", "--threshold", "2"], "between 0 and 1"),
         (["cifar10:test"], "cifar10"),
