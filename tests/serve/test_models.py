@@ -252,3 +252,27 @@ def test_loading_goes_on_where_its_client_is_gone(house, images):
         time.sleep(0.05)
     assert client.app.house.model("b").service.detector is other
     assert client.get("/v2/models/b/ready").status_code == 200
+
+
+def test_a_disk_that_fails_ends_neither_a_model_nor_its_monitor(house, files, images, tmp_path, caplog):
+    """A model leaves whole, and one that is read again and cannot be is refused with a line."""
+    client = house(monitor=tmp_path)
+    post(client, "/models/b/v1/predict", files[0])
+    (tmp_path / "b.json").mkdir()  # as no file can take its place
+    client.sources["b"] = Detector(client.sources["b"].model, threshold=0.5)  # it has no calibration any more
+    answered = client.post("/v2/repository/models/b/load", headers=ADMIN)
+    assert answered.status_code == 200, answered.text
+    assert client.get("/models/b/v1/monitor").json()["monitor"] is None
+    client.sources["b"] = calibrated(images, 1)
+    assert client.post("/v2/repository/models/b/load", headers=ADMIN).status_code == 200
+    service = client.app.house.model("b").service
+    assert client.post("/v2/repository/models/b/unload", headers=ADMIN).status_code == 200
+    assert "cannot be written" in caplog.text
+    assert service.batcher.close(20)  # its thread is told to end, too
+
+    def unreadable():
+        raise PermissionError(13, "Permission denied", "runs/a/model.safetensors")
+
+    client.app.house.sources["a"] = unreadable
+    answered = client.post("/v2/repository/models/a/load", headers=ADMIN)
+    assert (answered.status_code, "Permission denied" in answered.text) == (400, True)

@@ -192,7 +192,8 @@ class Monitor:
 
     def written(self) -> str:
         with self._one:
-            return json.dumps(self._state(), allow_nan=False)
+            state = self._state()
+            return json.dumps(state | {"sha256": _sha256(state)}, allow_nan=False)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -212,6 +213,8 @@ class Monitor:
     def _take_over(self, file: Path, asked: float | None) -> None:
         try:
             told = json_of(content(file, _LARGEST))
+            if told.pop("sha256", None) not in (None, _sha256(told)):  # older files have none
+                raise ValueError("its checksum differs")
             fits = told["format"] == _FORMAT and told["calibration"] == _digest(self.calibration)
             seen, self._accepted, self.seed = (_whole(told[name]) for name in ("seen", "accepted", "seed"))
             self._at = [None if one is None else _whole(one) for one in told["alarms"]]
@@ -223,7 +226,8 @@ class Monitor:
             counts = [_whole(one) for one in told["counts"]]
             if fits and not (len(counts) == len(self.counts) and sum(counts) == seen and 0 < kept < 1):
                 raise ValueError("its counts do not add up")
-            if len(self._at) != 2 or len(self._now) != 2 or self._accepted > seen:
+            counted = [self._accepted, *(one for one in self._at if one is not None)]
+            if len(self._at) != 2 or len(self._now) != 2 or max(counted) > seen:
                 raise ValueError("its numbers do not fit each other")
         except OSError as error:
             raise NoAccess(f"cannot read {file}: {error.strerror}") from None
@@ -239,6 +243,10 @@ class Monitor:
 def _digest(calibration: Calibration) -> str:
     facts = f"{calibration.threshold!r} {calibration.accept!r} {calibration.level!r}"
     return hashlib.sha256(facts.encode() + calibration.scores.tobytes()).hexdigest()
+
+
+def _sha256(state: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, allow_nan=False).encode()).hexdigest()
 
 
 def _whole(value: Any) -> int:
