@@ -216,6 +216,21 @@ def test_a_monitor_goes_on_after_a_restart(detector, files, tmp_path):
         Application(Options(monitor=tmp_path)).house.add(Detector(detector.model, threshold=0.5), About("other"))
 
 
+def test_what_is_asked_again_is_no_new_arrival(service, files, refused):
+    """Beside a request that is watched, in the same pass, too."""
+    client = service(wait_ms=50.0)
+    again = ("predict?watch=false", "certify?eps=0.01&watch=false")
+    assert [client.picture(f"/v1/{path}", files[0]).status_code for path in again] == [200, 200]
+    monitor = client.service.monitor
+    assert monitor.seen == 0
+    sent = [{"content": file, "headers": {"content-type": "image/png"}} for file in files[:8]]
+    paths = ["/v1/predict", "/v1/predict?watch=false"] * 4
+    answers = client.many([("POST", path, one) for path, one in zip(paths, sent, strict=True)])
+    assert {one.status_code for one in answers} == {200}
+    assert monitor.seen == 4
+    refused(client.picture("/v1/predict?watch=never", files[0]), 400, "watch is true or false")
+
+
 def test_without_a_calibration_there_is_no_monitor(service, detector, files):
     client = service(Detector(detector.model, threshold=0.5))
     post(client, "/v1/predict", files[0])

@@ -135,13 +135,14 @@ class Monitor:
         numbers = self.seen, self._accepted, self.calibration.accept, len(self.calibration)
         return Standing(*numbers, self.false_alarms, self.needed, shift, promise, *self._at)
 
-    def add(self, prediction: Prediction) -> Standing:
-        """What the detector said about the next images, in the order in which they came."""
+    def add(self, prediction: Prediction, watched: NDArray[np.bool_] | None = None) -> Standing:
+        """What the detector said about the next images, in the order in which they came; of all, or of the watched."""
         if prediction.threshold != self.calibration.threshold:
             raise Mismatch(
                 "the predictions were made with another threshold than the calibration's: make a new monitor"
             )
-        return self.observe(prediction.score, prediction.accepted)
+        which = slice(None) if watched is None else watched
+        return self.observe(prediction.score[which], prediction.accepted[which])
 
     def observe(self, scores: Floats, accepted: NDArray[np.bool_]) -> Standing:
         if not np.isfinite(scores).all():
