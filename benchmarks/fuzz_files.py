@@ -37,6 +37,7 @@ from torch import nn
 
 from prood import data
 from prood.certification import Certificate, ImageReference, ModelReference, append, file_sha256, image_sha256, read
+from prood.certification.files import files
 from prood.certification.verify import Verifier
 from prood.data.formats.pictures import decode
 from prood.detector import Detector
@@ -90,6 +91,27 @@ def make_detector(folder: Path) -> None:
 
 def predicted(folder: Path) -> Any:
     return Detector.load(folder / "kept").predict(torch.full((1, 1, 6, 6), 0.5))
+
+
+def watched(folder: Path) -> Any:
+    return Detector.load(folder / "kept").monitor(folder / "monitor.json").standing
+
+
+def make_monitor(folder: Path) -> None:
+    make_detector(folder)
+    monitor = Detector.load(folder / "kept").monitor(folder / "monitor.json")
+    monitor.add(predicted(folder))
+    monitor.save()
+
+
+def make_repository(folder: Path) -> None:
+    make_detector(folder)
+    Detector.load(folder / "kept").save_pretrained(folder / "repository")
+
+
+def pretrained(folder: Path) -> Any:
+    detector = Detector.from_pretrained(folder / "repository")
+    return fingerprint(detector.model), detector.threshold
 
 
 SETTINGS = {"train": {"lr": 0.1, "steps": [1, 2]}, "data": {"inside": "digits:train"}}
@@ -166,6 +188,19 @@ def make_certificates(folder: Path) -> None:
     model = ModelReference(str(folder), file_sha256(folder / "model.safetensors"))
     for eps in (0.05, 0.1):
         append(folder / "c.jsonl", Certificate(reference, model, "linf", eps, "ibp", 1000.0))
+
+
+def make_table(folder: Path) -> None:
+    make_certificates(folder)
+    lines = (folder / "c.jsonl").read_text().splitlines()
+    (folder / "c.jsonl").unlink()
+    pq.write_table(pa.table({"certificate": lines}), folder / "c.parquet")
+
+
+def verified_table(folder: Path) -> Any:
+    verifier = Verifier()
+    found = [claim.certificate() for file in files(folder / "c.parquet") for claim in file.claims()]
+    return [replace(one, digest="") for one in found if verifier.verify(one).outcome == "confirmed"]
 
 
 def verified(folder: Path) -> Any:
@@ -294,6 +329,10 @@ FORMATS = [
     Format("scores", "scores/*.npz", make_results, reported),
     Format("published", "one.json", make_published, results_page),
     Format("certificates", "c.jsonl", make_certificates, verified, True),
+    Format("certificate table", "c.parquet", make_table, verified_table, True),
+    Format("monitor", "monitor.json", make_monitor, watched, True),
+    Format("repository", "repository/config.json", make_repository, pretrained),
+    Format("repository model", "repository/model.safetensors", make_repository, pretrained, True),
     Format("images", "images.npz", make_images, lambda at: data.load(f"npz:{at}/images.npz")),
     Format("program", "model.pt2", make_program, lambda at: checked_export((at / "model.pt2").read_bytes())),
     Format("classes", "names.json", written("names.json", '["a", "b"]'), lambda at: read_classes(at / "names.json")),

@@ -35,6 +35,11 @@ def regular(path: Path | str) -> BinaryIO:
     return open(descriptor, "rb")
 
 
+def check_regular(path: Path | str) -> None:
+    """For a library that opens the file itself."""
+    regular(path).close()
+
+
 def content(path: Path | str, largest: int = LARGEST) -> bytes:
     """The bytes of a regular file."""
     with regular(path) as file:

@@ -111,6 +111,18 @@ def test_memory_does_not_grow_with_the_number(tmp_path, kind):
     assert max(peaks) < 2**18
 
 
+def test_a_text_that_a_table_repeats_in_every_row_is_one_in_memory(tmp_path):
+    """A file of two kilobytes, whose rows had 64 GiB at a time."""
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1024, np.int32)), pa.array(["x" * 2**22]))
+    how = {"dictionary_pagesize_limit": 2**30, "store_schema": False, "compression": "zstd"}
+    pq.write_table(pa.table({"certificate": column}), tmp_path / "a.parquet", **how)
+    before = pa.default_memory_pool().max_memory()
+    (file,) = files(tmp_path)
+    assert file.count() == 1024
+    assert len(next(iter(file.claims([1000]))).line) == 2**22
+    assert pa.default_memory_pool().max_memory() - before < 2**26
+
+
 def test_a_folder_that_is_empty_has_nothing_to_verify(tmp_path):
     with pytest.raises(NotFound):
         files(tmp_path)

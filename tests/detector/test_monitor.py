@@ -9,7 +9,7 @@ import pytest
 from prood.detector import Detector, Monitor
 from prood.detector.calibration import Calibration, calibrated
 from prood.detector.monitor import FALSE_ALARMS
-from prood.errors import BadValue, Mismatch, ProodError
+from prood.errors import BadValue, Damaged, Mismatch, ProodError
 
 
 def calibration(scores) -> Calibration:
@@ -130,6 +130,7 @@ def test_a_damaged_state_is_one_line(monitor, tmp_path, random):
     """Every change of a value: taken for damage, or a state that still adds up. Never a traceback."""
     stream(monitor, random.normal(size=20))
     good, file, refused = json.loads(monitor.written()), tmp_path / "m.json", 0
+    assert good.pop("sha256")
     texts = ["", "[", "7", "{}", "[" * 5000, '{"format": 1}', "\xff"]
     for key in good:
         for wrong in (None, -1, "x", [], [1], 1e400, True, {}, good[key] if key == "counts" else 2**60):
@@ -144,6 +145,21 @@ def test_a_damaged_state_is_one_line(monitor, tmp_path, random):
     assert refused > 80
     file.write_text(json.dumps(good))
     assert Monitor(monitor.calibration, file=file).seen == 20
+
+
+def test_a_digit_that_has_changed_is_not_taken_for_what_was_seen(monitor, tmp_path, random):
+    """The state adds up with any capital: an alarm would come too late, or without a reason."""
+    stream(monitor, random.normal(size=20))
+    good, file = json.loads(monitor.written()), tmp_path / "m.json"
+    later = [one and one + 1 for one in good["shift"]]
+    for changed in ({"shift": later}, {"now": [0.5, 0.5]}, {"seed": good["seed"] + 1}):
+        file.write_text(json.dumps(good | changed))
+        with pytest.raises(Damaged, match="checksum"):
+            Monitor(monitor.calibration, file=file)
+    del good["sha256"]
+    file.write_text(json.dumps(good | {"alarms": [21, None]}))
+    with pytest.raises(Damaged, match="do not fit"):
+        Monitor(monitor.calibration, file=file)
 
 
 def test_in_python_it_is_the_detectors(detector, digits, tmp_path):

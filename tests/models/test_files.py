@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -381,3 +382,31 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, value: float) -
     save(model, tmp_path / "model.safetensors")
     with pytest.raises(Damaged, match="NaN or infinite"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"classifier": {"width": 8000}},
+        {"discriminator": {"image": [1, 1000, 1000]}},
+        {"discriminator": {"size": "3s1 " * 100_000 + "fc10"}},
+    ],
+)
+def test_a_description_of_a_far_larger_model_builds_none(tmp_path: Path, described: dict[str, Any]) -> None:
+    """A kilobyte of a file that asks for gigabytes, or for a hundred thousand layers."""
+    save(build({"name": "prood", "classifier": SMALL, "discriminator": TINY}), tmp_path / MODEL_FILE)
+    content = (tmp_path / MODEL_FILE).read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    facts = json.loads(header["__metadata__"][files.KEY])
+    del facts["sha256"]
+    for part, changes in described.items():
+        facts["architecture"][part] |= changes
+    header["__metadata__"][files.KEY] = json.dumps(facts)
+    text = json.dumps(header).encode()
+    (tmp_path / MODEL_FILE).write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(Damaged, match="far larger"):
+        load(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024  # kilobytes
+    nn.Linear(2000, 2000)  # and nothing is counted afterwards

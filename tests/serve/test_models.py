@@ -216,6 +216,21 @@ def test_a_monitor_goes_on_after_a_restart(detector, files, tmp_path):
         Application(Options(monitor=tmp_path)).house.add(Detector(detector.model, threshold=0.5), About("other"))
 
 
+def test_what_is_asked_again_is_no_new_arrival(service, files, refused):
+    """Beside a request that is watched, in the same pass, too."""
+    client = service(wait_ms=50.0)
+    again = ("predict?watch=false", "certify?eps=0.01&watch=false")
+    assert [client.picture(f"/v1/{path}", files[0]).status_code for path in again] == [200, 200]
+    monitor = client.service.monitor
+    assert monitor.seen == 0
+    sent = [{"content": file, "headers": {"content-type": "image/png"}} for file in files[:8]]
+    paths = ["/v1/predict", "/v1/predict?watch=false"] * 4
+    answers = client.many([("POST", path, one) for path, one in zip(paths, sent, strict=True)])
+    assert {one.status_code for one in answers} == {200}
+    assert monitor.seen == 4
+    refused(client.picture("/v1/predict?watch=never", files[0]), 400, "watch is true or false")
+
+
 def test_without_a_calibration_there_is_no_monitor(service, detector, files):
     client = service(Detector(detector.model, threshold=0.5))
     post(client, "/v1/predict", files[0])
@@ -252,3 +267,27 @@ def test_loading_goes_on_where_its_client_is_gone(house, images):
         time.sleep(0.05)
     assert client.app.house.model("b").service.detector is other
     assert client.get("/v2/models/b/ready").status_code == 200
+
+
+def test_a_disk_that_fails_ends_neither_a_model_nor_its_monitor(house, files, images, tmp_path, caplog):
+    """A model leaves whole, and one that is read again and cannot be is refused with a line."""
+    client = house(monitor=tmp_path)
+    post(client, "/models/b/v1/predict", files[0])
+    (tmp_path / "b.json").mkdir()  # as no file can take its place
+    client.sources["b"] = Detector(client.sources["b"].model, threshold=0.5)  # it has no calibration any more
+    answered = client.post("/v2/repository/models/b/load", headers=ADMIN)
+    assert answered.status_code == 200, answered.text
+    assert client.get("/models/b/v1/monitor").json()["monitor"] is None
+    client.sources["b"] = calibrated(images, 1)
+    assert client.post("/v2/repository/models/b/load", headers=ADMIN).status_code == 200
+    service = client.app.house.model("b").service
+    assert client.post("/v2/repository/models/b/unload", headers=ADMIN).status_code == 200
+    assert "cannot be written" in caplog.text
+    assert service.batcher.close(20)  # its thread is told to end, too
+
+    def unreadable():
+        raise PermissionError(13, "Permission denied", "runs/a/model.safetensors")
+
+    client.app.house.sources["a"] = unreadable
+    answered = client.post("/v2/repository/models/a/load", headers=ADMIN)
+    assert (answered.status_code, "Permission denied" in answered.text) == (400, True)

@@ -115,7 +115,7 @@ class Table(File):
             for name, cells in zip(batch.schema.names, batch.columns, strict=True):
                 for number, cell in enumerate(cells):
                     if cell.is_valid:
-                        yield f"row {row + number}, column {name}", cell.as_buffer().to_pybytes()
+                        yield f"row {row + number}, column {name}", cell.value.as_buffer().to_pybytes()
             row += len(batch)
 
     def _batches(self, table: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:
@@ -138,7 +138,10 @@ class Table(File):
                 if not found or not all(str(one.type) in ("string", "large_string") for one in found):
                     fault = f"{self.path} has no column of certificates"
                     raise NotFound(f"{fault}: give a folder that 'prood certify --out FOLDER' wrote")
-                yield table
+                # Equal texts stay one: a small file may repeat a long one in every row.
+                names, facts = [one.name for one in found], table.metadata
+                with pq.ParquetFile(file, metadata=facts, read_dictionary=names, pre_buffer=False) as opened:
+                    yield opened
         except pa.ArrowException as error:
             raise Damaged(f"cannot read {self.path} as Parquet ({first_line(error)}): copy it again") from None
 

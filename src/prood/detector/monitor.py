@@ -135,13 +135,14 @@ class Monitor:
         numbers = self.seen, self._accepted, self.calibration.accept, len(self.calibration)
         return Standing(*numbers, self.false_alarms, self.needed, shift, promise, *self._at)
 
-    def add(self, prediction: Prediction) -> Standing:
-        """What the detector said about the next images, in the order in which they came."""
+    def add(self, prediction: Prediction, watched: NDArray[np.bool_] | None = None) -> Standing:
+        """What the detector said about the next images, in the order in which they came; of all, or of the watched."""
         if prediction.threshold != self.calibration.threshold:
             raise Mismatch(
                 "the predictions were made with another threshold than the calibration's: make a new monitor"
             )
-        return self.observe(prediction.score, prediction.accepted)
+        which = slice(None) if watched is None else watched
+        return self.observe(prediction.score[which], prediction.accepted[which])
 
     def observe(self, scores: Floats, accepted: NDArray[np.bool_]) -> Standing:
         if not np.isfinite(scores).all():
@@ -192,7 +193,8 @@ class Monitor:
 
     def written(self) -> str:
         with self._one:
-            return json.dumps(self._state(), allow_nan=False)
+            state = self._state()
+            return json.dumps(state | {"sha256": _sha256(state)}, allow_nan=False)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -212,6 +214,8 @@ class Monitor:
     def _take_over(self, file: Path, asked: float | None) -> None:
         try:
             told = json_of(content(file, _LARGEST))
+            if told.pop("sha256", None) not in (None, _sha256(told)):  # older files have none
+                raise ValueError("its checksum differs")
             fits = told["format"] == _FORMAT and told["calibration"] == _digest(self.calibration)
             seen, self._accepted, self.seed = (_whole(told[name]) for name in ("seen", "accepted", "seed"))
             self._at = [None if one is None else _whole(one) for one in told["alarms"]]
@@ -223,7 +227,8 @@ class Monitor:
             counts = [_whole(one) for one in told["counts"]]
             if fits and not (len(counts) == len(self.counts) and sum(counts) == seen and 0 < kept < 1):
                 raise ValueError("its counts do not add up")
-            if len(self._at) != 2 or len(self._now) != 2 or self._accepted > seen:
+            counted = [self._accepted, *(one for one in self._at if one is not None)]
+            if len(self._at) != 2 or len(self._now) != 2 or max(counted) > seen:
                 raise ValueError("its numbers do not fit each other")
         except OSError as error:
             raise NoAccess(f"cannot read {file}: {error.strerror}") from None
@@ -239,6 +244,10 @@ class Monitor:
 def _digest(calibration: Calibration) -> str:
     facts = f"{calibration.threshold!r} {calibration.accept!r} {calibration.level!r}"
     return hashlib.sha256(facts.encode() + calibration.scores.tobytes()).hexdigest()
+
+
+def _sha256(state: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, allow_nan=False).encode()).hexdigest()
 
 
 def _whole(value: Any) -> int:

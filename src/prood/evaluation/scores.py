@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prood.atomic import replacing
 from prood.errors import Damaged
-from prood.reading import check_sizes
+from prood.reading import check_sizes, regular
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Scores:
     @staticmethod
     def load(file: Path) -> Scores:
         try:
-            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            with regular(file) as opened, np.load(opened, allow_pickle=False) as arrays:
                 check_sizes(arrays.zip, file, file.stat().st_size)
                 found = Scores(**{name: arrays[name] for name in arrays.files})
             _check(found)

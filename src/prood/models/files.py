@@ -7,7 +7,9 @@ is certified is what is loaded.
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -105,7 +107,8 @@ def load(
     With `trust_code`, a TorchScript classifier in the run's folder may run; without it, it is refused.
     """
     metadata, tensors = _read(path, tensors=True)
-    model = build(metadata.architecture)
+    with _no_larger_than(tensors, model_path(path)):
+        model = build(metadata.architecture)
     if wrong := _mismatch(model.state_dict(), tensors):
         raise Damaged(f"{model_path(path)} does not hold the model that it describes: {wrong}")
     if endless := [name for name, value in tensors.items() if not value.isfinite().all()]:
@@ -120,6 +123,32 @@ def load(
     if isinstance(model, ProoD):
         model.about = metadata
     return model.to(device).eval(), metadata
+
+
+@contextmanager
+def _no_larger_than(tensors: Mapping[str, Tensor], file: Path) -> Iterator[None]:
+    """Stop this thread from building a network that has far more weights or layers than the file has tensors for.
+
+    A kilobyte may describe a network that no machine has the memory for. Whatever is put into a module is counted,
+    before its weights are drawn; a builder may put there the same again a few times.
+    """
+    weights, parts = 4 * sum(value.numel() for value in tensors.values()) + 10**6, 50 * len(tensors) + 1000
+    thread = threading.get_ident()
+
+    def count(module: nn.Module, name: str, part: Tensor | nn.Module | None) -> None:
+        nonlocal weights, parts
+        if threading.get_ident() == thread:
+            size = part.numel() if isinstance(part, Tensor) and not nn.parameter.is_lazy(part) else 0
+            weights, parts = weights - size, parts - 1
+            if weights < 0 or parts < 0:
+                raise Damaged(f"{file} does not hold the model that it describes, a far larger one: do not use it")
+
+    each = nn.modules.module
+    with ExitStack() as hooks:
+        for kind in ("parameter", "buffer", "module"):
+            handle = getattr(each, f"register_module_{kind}_registration_hook")(count)
+            hooks.callback(handle.remove)
+        yield
 
 
 def fingerprint(model: nn.Module) -> str:

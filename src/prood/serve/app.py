@@ -130,16 +130,20 @@ def add_own(app: FastAPI, service: Service) -> None:
     async def monitor(request: Request) -> Response:
         return answer({"model": service.about.name, "monitor": service.house.watch.standing(service)})
 
-    @app.post("/v1/predict", **post("Label, confidence and whether it is accepted", schema.Predictions))
+    @app.post("/v1/predict", **post("Label, confidence and whether it is accepted", schema.Predictions, "watch"))
     async def predict(request: Request) -> Response:
-        images, _ = await take.images(request)
-        return answer({"predictions": await service.predict(images), **common})
+        images, given = await take.images(request, "watch")
+        found = await service.predict(images, watch=intake.switch(given.get("watch"), "watch"))
+        return answer({"predictions": found, **common})
 
-    @app.post("/v1/certify", **post("A bound of the confidence in whole balls", schema.Certificates, "eps", "radius"))
+    balls = ("eps", "radius", "watch")
+
+    @app.post("/v1/certify", **post("A bound of the confidence in whole balls", schema.Certificates, *balls))
     async def certify(request: Request) -> Response:
-        images, given = await take.images(request, "eps", "radius")
+        images, given = await take.images(request, *balls)
         eps = intake.radii(given.get("eps"), service.eps, options)
-        found = await service.certify(images, eps, search=intake.switch(given.get("radius"), "radius"))
+        search, watch = (intake.switch(given.get(name), name) for name in ("radius", "watch"))
+        found = await service.certify(images, eps, search=search, watch=watch)
         return answer({"eps": eps, "certificates": found, **HOW, **common})
 
     asked = ("eps", "steps", "on", "stream")

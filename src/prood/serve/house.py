@@ -132,7 +132,7 @@ class House:
                 model = self._made(*await asyncio.to_thread(self.sources[name]))
                 await model.service.warm()
                 self._enter(model)
-            except ProodError as error:
+            except (ProodError, OSError) as error:
                 if model is not None:
                     self._end(model)
                 raise bad(f"{name} was not loaded, and what was served stays: {error}") from None

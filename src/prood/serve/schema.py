@@ -191,6 +191,7 @@ def _described(options: Options, one: bool) -> dict[str, tuple[dict[str, Any], s
     many = (radii, "0.01,8/255", "Radii, separated by commas; in JSON a number or a list.")
     return {
         "eps": (radius, "0.01", "The radius.") if one else many,
+        "watch": ({"type": "boolean"}, "false", "false: the monitor of arrivals leaves these images out."),
         "radius": ({"type": "boolean"}, "false", "false: leave the search for the certified radius out."),
         "steps": (steps, str(min(50, options.attack_steps)), "Steps of the search."),
         "on": ({"enum": list(TARGETS)}, TARGETS[0], "What is attacked: the guarded model, or its classifier alone."),

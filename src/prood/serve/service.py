@@ -57,7 +57,7 @@ class Service:
         """Whether this model takes requests."""
         return not (self.house.draining or self.batcher.stuck)
 
-    def predicting(self, images: Tensor) -> Prediction:
+    def predicting(self, images: Tensor, watched: Tensor) -> Prediction:
         """A pass of predictions, on the model's thread. The monitor sees what arrives, in the order of the passes."""
         found = self.detector.predict(images, batch=len(images))
         if self._warming:
@@ -65,7 +65,7 @@ class Service:
         self.metrics.saw(self.about.name, found)
         if self.monitor is not None:
             try:
-                self.monitor.add(found)
+                self.monitor.add(found, watched.numpy())
             except ProodError as error:  # no reason to fail a request
                 log.warning("the monitor of %s left images out: %s", self.about.name, error)
         return found
@@ -127,12 +127,13 @@ class Service:
         with self.batcher.promise("predict", images), self.batcher.promise("bound", balls):
             yield
 
-    async def predict(self, images: Tensor) -> list[dict[str, Any]]:
+    async def predict(self, images: Tensor, *, watch: bool = True) -> list[dict[str, Any]]:
         with self.promise(len(images)):
-            return self._answers(await self.predicted(images), "p_value", "probabilities")
+            return self._answers(await self.predicted(images, watch), "p_value", "probabilities")
 
-    async def predicted(self, images: Tensor) -> Arrays:
-        return await self.batcher.run("predict", images)
+    async def predicted(self, images: Tensor, watch: bool = True) -> Arrays:
+        """Without `watch`, they are no arrivals: pictures to try, or ones that were sent before."""
+        return await self.batcher.run("predict", images, None if watch else torch.ones(len(images)))
 
     async def bounds(self, images: Tensor, eps: list[float]) -> np.ndarray:
         """The certified confidence of each image at each radius, (N, R)."""
@@ -143,11 +144,13 @@ class Service:
         self.metrics.proved(self.about.name, self.detector.rule, bounds)
         return bounds
 
-    async def certify(self, images: Tensor, eps: list[float], *, search: bool = True) -> list[dict[str, Any]]:
+    async def certify(
+        self, images: Tensor, eps: list[float], *, search: bool = True, watch: bool = True
+    ) -> list[dict[str, Any]]:
         """Bounds, and the certified radius; without the search for it, the largest of these radii that is one."""
         search = search and self.detector.threshold is not None
         with self.promise(len(images), len(images) * (len(eps) + SEARCH * search)):
-            found, bounds = await self.predicted(images), await self.bounds(images, eps)
+            found, bounds = await self.predicted(images, watch), await self.bounds(images, eps)
             reach = await self._reach(images) if search else np.full(len(images), math.nan)
         rule = self.detector.rule
         decided = rule.threshold is not None

@@ -85,8 +85,8 @@ class Watch:
     def leave(self, service: Service) -> None:
         """The model is gone. Its state stays in its file."""
         monitor = self._monitors.pop(service.about.name, None)
-        if monitor is not None and monitor.file is not None:
-            monitor.save()
+        if monitor is not None:
+            self._write(service.about.name, monitor)
 
     @staticmethod
     def standing(service: Service) -> dict[str, Any] | None:
@@ -107,13 +107,19 @@ class Watch:
             if told.alarm and monitor not in self._told:
                 self._told.add(monitor)
                 log.warning("what arrives at %s does not look like its calibration: see /v1/monitor", name)
-            if monitor.file is None or self._saved.get(name) == told.seen:
-                continue
-            try:
-                monitor.save()
+            if self._saved.get(name) != told.seen and self._write(name, monitor):
                 self._saved[name] = told.seen
-            except (OSError, ProodError) as error:
-                log.error("the monitor of %s cannot be written: %s", name, error)
+
+    @staticmethod
+    def _write(name: str, monitor: Monitor) -> bool:
+        """Whether it is in its file, if it has one; a disk that is full ends no service."""
+        try:
+            if monitor.file is not None:
+                monitor.save()
+            return True
+        except (OSError, ProodError) as error:
+            log.error("the monitor of %s cannot be written: %s", name, error)
+            return False
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -17,14 +17,14 @@ from prood.serve.batching import Arrays, Work
 HOW: bounds.Options = {"method": "best", "norm": "linf"}
 
 
-def lanes(detector: Detector, predicting: Callable[[Tensor], Prediction]) -> Mapping[str, Work]:
+def lanes(detector: Detector, predicting: Callable[[Tensor, Tensor], Prediction]) -> Mapping[str, Work]:
     """predict; bound, of the ball with a radius for each row; far; classifier, what that says alone.
 
-    `predicting` is the detector's `predict`, and counts.
+    `predicting` is the detector's `predict`, and counts the images whose number is 0.
     """
 
-    def predict(images: Tensor, _: Tensor) -> Arrays:
-        found = predicting(images)
+    def predict(images: Tensor, numbers: Tensor) -> Arrays:
+        found = predicting(images, numbers == 0)
         answers: Arrays = {name: getattr(found, name) for name in ("label", "confidence", "p_in", "probabilities")}
         if found.threshold is not None:
             answers["accepted"] = found.accepted

@@ -1,7 +1,10 @@
 """Every source gives all its images once, in any pieces, with constant effort for a piece."""
 
+import gzip
 import importlib.util
 import os
+import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from prood.data.formats.members import member
 from prood.errors import Damaged, Mismatch, NoAccess, NotFound, Unsupported
 from prood.scoring.pictures import Fault, pixels
 from prood.scoring.sources import Listing, Piece, chunks, planned, tables, tars
@@ -218,3 +222,64 @@ def test_a_file_that_tells_of_more_rows_than_there_can_be(tmp_path, contents, mo
     pq.write_table(pa.table({"image": contents[:2]}), tmp_path / "a.parquet")
     with pytest.raises(Unsupported, match="rows"):
         everything(tmp_path, tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.parquet", "a.npz", "a.csv", "a.txt"])
+def test_a_pipe_is_not_waited_for_and_a_device_has_no_end(tmp_path, name):
+    """Alone and, where a folder is searched for it, in one."""
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "device").mkdir()
+    (tmp_path / "device" / name).symlink_to("/dev/zero")
+    for source in (
+        tmp_path / name,
+        tmp_path / "device" / name,
+        *[tmp_path] * (not name.endswith(("csv", "txt", "npz"))),
+    ):
+        with pytest.raises(Unsupported, match="pipe"):
+            everything(tmp_path, source)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv"])
+def test_a_line_without_an_end_is_no_path(tmp_path, name):
+    with (tmp_path / name).open("wb") as file:
+        file.write(b"path\n")
+        file.truncate(2**30)  # zeros that take no room on the disk
+    with pytest.raises(Damaged, match="letters"):
+        everything(tmp_path, tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_note_in_an_archive_is_bounded(tmp_path, kind):
+    """Long names and PAX records are unpacked into memory, of as many gigabytes as they say."""
+    note = tarfile.TarInfo("note")
+    note.type, note.size = kind, 2**24
+    with gzip.open(tmp_path / "a.tar.gz", "wb", compresslevel=1) as file:
+        file.write(note.tobuf(tarfile.GNU_FORMAT) + bytes(note.size))
+    tracemalloc.start()
+    _, (fault,) = everything(tmp_path, tmp_path / "a.tar.gz")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "16,777,216 bytes" in fault.text
+    assert peak < 2**23
+    with pytest.raises(Damaged, match="16,777,216 bytes"):
+        member(f"{tmp_path}/a.tar.gz::a.png", None)
+
+
+def test_a_picture_that_a_table_repeats_in_every_row_is_one_in_memory(tmp_path, contents, monkeypatch):
+    """A dictionary holds it once, and 256 rows at a time would have it 256 times."""
+    large = pa.array([contents[0] + bytes(2**22)], pa.binary())
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(256, np.int32)), large)
+    how = {"dictionary_pagesize_limit": 2**30, "store_schema": False}
+    pq.write_table(pa.table({"image": column}), tmp_path / "a.parquet", compression="zstd", **how)
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    monkeypatch.setattr(tables, "LARGEST", 2**23)
+    before, seen = pa.default_memory_pool().max_memory(), 0
+    for chunk in chunks(Piece("parquet", str(tmp_path / "a.parquet"), 0, 256, "image"), 256):
+        assert sum(map(len, chunk.images)) < 2**24
+        seen += len(chunk.images)
+    assert seen == 256
+    assert member(f"{tmp_path}/a.parquet::image", 200) == large[0].as_py()
+    assert pa.default_memory_pool().max_memory() - before < 2**26
+    monkeypatch.setattr(tables, "LARGEST", 2**21)
+    found = everything(tmp_path, tmp_path / "a.parquet", rows=100)[1]
+    assert {one.text.partition(" bytes")[0] for one in found} == {f"the picture has {len(large[0].as_py()):,}"}

@@ -20,6 +20,10 @@ def test_what_arrives_is_said_and_an_alarm_is_red(tab, serve, detector, files):
     tab.open(service.url)
     tab.until(f"!({HIDDEN})")
     assert "(false alarms, ever: at most 1%)" in tab.text("#monitor")
+    tab.until("document.querySelector('#main').ariaBusy === 'false'")
+    assert service.service.monitor.seen == 0, "examples and their curves are no arrivals"
+    tab.use(files["noise"])
+    assert service.service.monitor.seen == 1, "a picture is one, whatever is proved about it"
     for _ in range(40):
         service.get("v1/predict", files["noise"].read_bytes())
     tab.open(service.url)

@@ -86,6 +86,8 @@ def read_mat(path: Path, *names: str) -> dict[str, NDArray[Any]]:
     from scipy.io import loadmat
 
     try:
+        if path.exists() and not path.is_file():
+            raise IsADirectoryError
         with path.open("rb") as file, warnings.catch_warnings():
             # Of a damaged variable SciPy warns, and then puts a text in its place, which is refused below.
             warnings.simplefilter("ignore")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from prood.data.formats.folder import ENDINGS
 from prood.errors import Damaged, NoAccess
@@ -16,6 +16,7 @@ from prood.scoring.sources.tars import ARCHIVES
 
 GROUP = 5000
 """Paths of a row group, which is what one reads to have one of them."""
+_LONGEST = 2**20
 
 
 class Listing:
@@ -85,7 +86,8 @@ def lines(file: str, column: str | None) -> Iterator[str]:
     """The paths in a list (one a line) or in a column of a CSV file, absolute or relative to the file's folder."""
     base = os.path.dirname(file)
     try:
-        with open(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as content:
+        with open(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as opened:
+            content = _lines(opened, file)
             if file.lower().endswith(".csv"):
                 table = csv.DictReader(content)
                 name = column_of(list(table.fieldnames or ()), column)
@@ -99,3 +101,10 @@ def lines(file: str, column: str | None) -> Iterator[str]:
         raise NoAccess(f"cannot read {file}: {error.strerror}") from None
     except csv.Error as error:
         raise Damaged(f"cannot read {file} as CSV: {error}") from None
+
+
+def _lines(content: TextIO, file: str) -> Iterator[str]:
+    while line := content.readline(_LONGEST):
+        if len(line) == _LONGEST:
+            raise Damaged(f"{file} has a line of more than {_LONGEST - 1:,} letters: give one path a line")
+        yield line

@@ -9,6 +9,7 @@ from dataclasses import replace
 from prood.data.formats.folder import ENDINGS
 from prood.data.images import Shape
 from prood.errors import NotFound, UnknownName, Unsupported
+from prood.reading import check_regular
 from prood.scoring.sources import arrays, sets, tables
 from prood.scoring.sources.listing import Listing, lines, walk
 from prood.scoring.sources.pieces import Piece
@@ -66,6 +67,7 @@ def _pieces(source: str, listing: Listing, column: str | None, shape: Shape | No
     elif not os.path.exists(path):
         yield Piece("set", path, 0, len(sets.opened(path, shape)))
     elif kind.endswith((".txt", ".lst", ".csv")):
+        check_regular(path)
         for line in lines(path, column):
             listing.add(line)
     else:
@@ -76,7 +78,9 @@ def _file(path: str, listing: Listing, column: str | None) -> Iterator[Piece]:
     kind = path.lower()
     if kind.endswith(ENDINGS):
         listing.add(path)
-    elif kind.endswith(ARCHIVES):
+        return
+    check_regular(path)
+    if kind.endswith(ARCHIVES):
         yield Piece("tar", path)
     elif kind.endswith(".parquet"):
         name, count = tables.column_in(path, column)

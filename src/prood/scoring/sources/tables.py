@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prood.data.formats.members import INSIDE, picture_of
+from prood.data.formats.pictures import LARGEST
 from prood.errors import Damaged, Mismatch, Unsupported, first_line
 from prood.reading import RATIO, UNPACKED
-from prood.scoring.pictures import column_of
+from prood.scoring.pictures import Fault, column_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -47,7 +48,10 @@ def column_in(path: str, asked: str | None) -> tuple[str, int]:
 def rows(
     path: str, column: str, start: int, count: int, size: int, *, paths: bool = False
 ) -> Iterator[tuple[list[tuple[str, int | None]], list[Any]]]:
-    """These rows; only the row groups that they are in are read. With `paths`, bytes are a path: it may be no text."""
+    """These rows; only the row groups that they are in are read. With `paths`, bytes are a path: it may be no text.
+
+    Pictures are taken one by one. A dictionary holds equal ones once: all its rows at once may need more than there is.
+    """
     import pyarrow as pa
 
     with opened(path) as file:
@@ -61,14 +65,20 @@ def rows(
             before += length
         place, end = first or 0, start + count
         try:
-            for batch in file.iter_batches(batch_size=size, row_groups=groups, columns=[column], use_threads=False):
+            how = {"batch_size": size if paths else 1, "row_groups": groups, "columns": [column], "use_threads": False}
+            found: list[tuple[tuple[str, int | None], Any]] = []
+            held = 0
+            for batch in file.iter_batches(**how):
                 low, high = max(start - place, 0), min(end - place, len(batch))
-                if low < high:
-                    cells = batch.column(0).slice(low, high - low).to_pylist()
-                    named = [(f"{path}{INSIDE}{column}", place + low + number) for number in range(len(cells))]
-                    found = [_cell(path, *both, paths) for both in zip(named, cells, strict=True)]
-                    yield [reference for reference, _ in found], [image for _, image in found]
+                for row, cell in enumerate(batch.column(0).slice(low, max(0, high - low)).to_pylist(), place + low):
+                    found.append(_cell(path, (f"{path}{INSIDE}{column}", row), cell, paths))
+                    held += len(found[-1][1]) if isinstance(found[-1][1], bytes) else 0
+                    if len(found) == size or held > LARGEST:
+                        yield [reference for reference, _ in found], [image for _, image in found]
+                        found, held = [], 0
                 place += len(batch)
+            if found:
+                yield [reference for reference, _ in found], [image for _, image in found]
         except (pa.ArrowException, OSError) as error:
             raise Damaged(f"cannot read {path} as Parquet ({_reason(error)}): copy it again") from None
 
@@ -90,6 +100,8 @@ def _check_bytes(path: str, file: pq.ParquetFile, group: int, column: str) -> No
 def _cell(path: str, own: tuple[str, int], cell: Any, paths: bool) -> tuple[tuple[str, int | None], Any]:
     """What a row's image is called, and what there is of it; a path is relative to the file's folder."""
     image = picture_of(cell)
+    if isinstance(image, bytes) and len(image) > LARGEST:
+        return own, Fault(f"the picture has {len(image):,} bytes: at most {LARGEST:,} are read")
     if image is None or (isinstance(image, bytes) and not paths):
         return own, image
     full = os.path.join(os.path.dirname(path), os.fsdecode(image))

@@ -5,25 +5,15 @@ from __future__ import annotations
 import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 from prood.data.formats.folder import ENDINGS
-from prood.data.formats.members import INSIDE
+from prood.data.formats.members import INSIDE, Entry
 from prood.data.formats.pictures import LARGEST
 from prood.errors import first_line
 from prood.scoring.pictures import Fault
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-
-
-class _Entry(tarfile.TarInfo):
-    """As tarfile reads it, which takes a file that is cut at or inside a header for a whole one."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        if len(buf) != tarfile.BLOCKSIZE:
-            raise tarfile.ReadError("it lacks its end mark")
-        return super().frombuf(buf, encoding, errors)
 
 
 def pictures(path: str, size: int) -> Iterator[tuple[list[tuple[str, int | None]], list[Any]]]:
@@ -33,7 +23,7 @@ def pictures(path: str, size: int) -> Iterator[tuple[list[tuple[str, int | None]
     fault: Fault | None = None
     held = 0  # bytes
     try:
-        with tarfile.open(path, "r|*", tarinfo=_Entry) as archive:
+        with tarfile.open(path, "r|*", tarinfo=Entry) as archive:
             for member in archive:
                 if not member.isfile() or not member.name.lower().endswith(ENDINGS):
                     continue
