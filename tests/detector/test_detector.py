@@ -1,6 +1,7 @@
 """Predictions and proofs agree with the model, with each other and with the threshold."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import prood
 from prood.bounds import Normalise
 from prood.detector import Detector
 from prood.errors import BadValue, Diverged, Mismatch, ProodWarning, UnknownName, Unsupported
-from prood.models import Discriminator, Metadata, ProoD, discriminator, small
+from prood.models import Discriminator, Gate, Gated, Metadata, ProoD, discriminator, small
 
 
 @pytest.fixture
@@ -378,6 +379,23 @@ def test_probabilities_are_those_of_the_joint_model(detector, digits):
     assert (found.probabilities[np.arange(50), found.label] == found.confidence).all()
     assert (found.probabilities.argmax(1) == found.label).all()
     assert detector.predict(digits[:0]).probabilities.shape == (0, 8)
+
+
+@pytest.mark.parametrize("gate", [(), ((-1.0, 2.0), (-3.0, 1.0))])
+def test_answers_about_many_classes_keep_four_bytes_each(gate):
+    torch.manual_seed(0)
+    classifier = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 1000))
+    detector = Detector(Gated(classifier, discriminator("digits-XS", image=(1, 8, 8)), Gate(*gate)))
+    images = torch.rand(4000, 1, 8, 8)
+    detector.predict(images[:2])
+    tracemalloc.start()
+    found = detector.predict(images)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * 4 * 4000 * 1000
+    expected = detector.model.log_probabilities(images).double().exp().detach().numpy()
+    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-5)
+    assert (found.probabilities.argmax(1) == found.label).all()
 
 
 def test_probabilities_are_not_taken_for_logits(model):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from functools import cached_property
 from html import escape
 from itertools import islice
 from typing import Literal
@@ -45,8 +46,8 @@ class Prediction:
 
     `name` is the class's name, or its number where the names are not known; `p_in` = σ(g(x) + Δ). `score` is
     log((c − 1/K)/(1 − c)) for the confidence c: the same order, but exact where c rounds to 1. `p_value` belongs to
-    the hypothesis that the image is in-distribution; None without a calibration. `probabilities` (N, K) has every
-    class; the label's entry is the confidence itself.
+    the hypothesis that the image is in-distribution; None without a calibration. `logits` (N, K) are those of Eq. 3,
+    up to a constant for each image; `probabilities` makes the classes' probabilities from them.
 
     A bare discriminator knows no classes: the label is −1, the name "–", and `confidence`, what the threshold is
     compared with, is g.
@@ -61,7 +62,7 @@ class Prediction:
     score: Floats
     rule: Rule
     p_value: Floats | None
-    probabilities: Floats
+    logits: NDArray[np.float32]
     cap: Floats
 
     def __repr__(self) -> str:
@@ -71,6 +72,18 @@ class Prediction:
     def _repr_html_(self) -> str:  # in a notebook
         columns = ("name", "confidence", "p_in", "accepted", "reason")
         return _table(columns, [[getattr(one, key) for key in columns] for one in islice(self, SHOWN)], len(self))
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """Of all classes, (N, K), by Eq. 3. The label's is the confidence, from its own formula, which is certified."""
+        if not self.logits.shape[1]:
+            return self.logits.astype(float)
+        weights = np.exp(self.logits - self.logits.max(1, keepdims=True).astype(float))
+        weights *= (self.p_in / weights.sum(1))[:, None]
+        weights += ((1 - self.p_in) / self.logits.shape[1])[:, None]
+        found = np.minimum(weights, self.confidence[:, None], out=weights)
+        np.put_along_axis(found, self.label[:, None], self.confidence[:, None], 1)
+        return np.asarray(found)
 
     @property
     def accepted(self) -> NDArray[np.bool_]:

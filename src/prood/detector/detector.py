@@ -18,7 +18,7 @@ from prood.detector.calibration import Calibration, calibrated
 from prood.detector.gates import Spent, gated, schedule_of, ungated
 from prood.detector.inputs import Images, radius_of, read, shape_of
 from prood.detector.monitor import Monitor
-from prood.detector.outputs import Outputs, classes_of, model_of, outputs_of, outputs_over, probabilities
+from prood.detector.outputs import Outputs, classes_of, model_of, outputs_of, outputs_over
 from prood.detector.rule import Rule
 from prood.errors import Mismatch, Unsupported, warn
 from prood.models import Discriminator, Gated, ProoD, Score, score_of
@@ -160,17 +160,16 @@ class Detector:
     def predict(self, images: Images, *, batch: int = 256) -> Prediction:
         """Label, confidence, p(in) and whether each image is accepted; see `prood.detector.inputs` for the images."""
         found = self._outputs(images, batch)
-        labels = found.logits.argmax(1) if self.count else np.full(len(found.g), -1)
         confidence, p_in = self.rule.value(found.scores), logistic(found.g)
         return Prediction(
-            label=labels,
-            name=tuple(self.classes[label] if self.count else "–" for label in labels),
+            label=found.labels,
+            name=tuple(self.classes[label] if self.count else "–" for label in found.labels),
             confidence=confidence,
             p_in=p_in,
             score=found.scores,
             rule=self.rule,
             p_value=None if self.calibration is None else self.calibration.p_values(found.scores),
-            probabilities=probabilities(found.logits, p_in, labels, confidence) if self.count else found.logits,
+            logits=found.logits,
             cap=found.caps,
         )
 

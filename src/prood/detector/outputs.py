@@ -1,4 +1,4 @@
-"""The model of a detector, what it computes about a batch before anything is decided, and its probabilities."""
+"""The model of a detector, what it computes about a batch before anything is decided."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -29,27 +29,35 @@ def model_of(model: nn.Module, discriminator: Discriminator | None, shift: float
 
 
 class Outputs(NamedTuple):
-    """What a model computes: logits for Eq. 3, g + Δ, scores, and the highest scores that g allows."""
+    """What a model computes: labels, logits for Eq. 3, g + Δ, scores, and the highest scores that g allows.
 
-    logits: Floats
+    With 1,000 classes the logits are most of it. They are kept in float32; float64 becomes differences to the largest.
+    """
+
+    labels: NDArray[np.int64]
+    logits: NDArray[np.float32]
     g: Floats
     scores: Floats
     caps: Floats
 
 
 def outputs_of(model: ProoD | Discriminator, images: Tensor) -> Outputs:
-    """A bare discriminator has no logits, and its score is g."""
+    """A bare discriminator has no logits, its labels are −1, and its score is g."""
     if isinstance(model, ProoD):
         logits, g = model.logits(images), model.in_logit(images)
-        found = model.classified(logits, g), g, model.scored(logits, g), model.capped(g)
-        return Outputs(*(one.double().cpu().numpy() for one in found))
+        found, classified = (g, model.scored(logits, g), model.capped(g)), model.classified(logits, g)
+        labels = classified.argmax(1).cpu().numpy()
+        if classified.dtype == torch.float64:
+            classified = classified - classified.amax(1, keepdim=True)
+        return Outputs(labels, classified.float().cpu().numpy(), *(one.double().cpu().numpy() for one in found))
     values = model.covered(images).double().cpu().numpy()
-    return Outputs(np.zeros((len(values), 0)), values, values, values)
+    return Outputs(np.full(len(values), -1), np.zeros((len(values), 0), np.float32), values, values, values)
 
 
 def outputs_over(model: ProoD | Discriminator, classes: int, stacks: Iterable[Tensor]) -> Outputs:
     """Of all images of these batches."""
-    parts = [Outputs(np.zeros((0, classes)), np.zeros(0), np.zeros(0), np.zeros(0))]
+    none = np.zeros(0)
+    parts = [Outputs(np.zeros(0, np.int64), np.zeros((0, classes), np.float32), none, none, none)]
     for stack in stacks:
         parts.append(outputs_of(model, stack))
         if np.isnan(parts[-1].scores).any():
@@ -67,12 +75,3 @@ def classes_of(model: ProoD | Discriminator, shape: Shape, device: torch.device)
         return int(outputs_of(model, shown).logits.shape[1])
     except (RuntimeError, ValueError) as error:
         raise Mismatch(f"the model does not take images of shape {shape}: {first_line(error)}") from None
-
-
-def probabilities(logits: Floats, p_in: Floats, labels: NDArray[np.int64], confidence: Floats) -> Floats:
-    """Eq. 3. The label's probability is the confidence, from its own formula, which is the one that is certified."""
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    inside = weights / weights.sum(1, keepdims=True)
-    found = inside * p_in[:, None] + (1 - p_in[:, None]) / logits.shape[1]
-    np.put_along_axis(found, labels[:, None], confidence[:, None], 1)
-    return np.asarray(found)
