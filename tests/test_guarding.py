@@ -21,18 +21,22 @@ from prood.guarding import init
 from prood.models import WrapOptions, build, load, small
 from prood.models.files import save
 from prood.studies.guarding.asked import Asked, look
-from prood.studies.guarding.parts import read_parts
+from prood.studies.guarding.parts import read_parts, sizes_outside
 from prood.studies.guarding.verdict import Facts
 from prood.training import load_recipe
+from prood.training.guard_table import GuardTable
 
 STAGES = (
     "guard.toml",
+    "images/squares/train.npz",
     "images/parts.json",
     "classifier/recipe.json",
     "discriminator/recipe.json",
     "discriminator-shift.json",
     "model.safetensors",
+    "calibration.json",
     "evaluations.jsonl",
+    "guard.json",
 )
 LASTING = ("images/parts.json", "classifier/model.safetensors", "discriminator-shift.json")
 
@@ -189,6 +193,9 @@ def test_what_cannot_be_guarded_is_refused_in_one_line(sets, tmp_path):
     refused(NotFound, "no-such-model.onnx")
     refused(BadValue, eps=1.5)
     refused(BadValue, epochs=-1)
+    assert "inside and outside" in refused(BadValue, outside=inside)
+    with pytest.raises(BadValue, match=r"3 images outside, as 9 more are inside, too, are too few"):
+        sizes_outside(3, GuardTable(), shared=9)
     refused(UnknownName, provable="lots")
 
 

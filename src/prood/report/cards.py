@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import torch
 
-from prood import processes
+from prood import data, processes
 from prood.atomic import write_text
 from prood.evaluation.words import METRICS, MISSING, percent, radius_text
 from prood.models import Metadata, build, read_metadata
@@ -63,11 +63,16 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "## Limits",
         LIMITS.format(more=_more(published)),
         "## Data and terms",
-        "\n".join(f"- {TERMS.get(name, f'{escaped(name)}: see `prood data list`.')}" for name in used),
+        "\n".join(f"- {_terms(name)}" for name in used),
         "## How it was trained",
         f"`{published.command}`\n\nSeed {seed}, {escaped(published.hardware)}, {seconds}, Prood {published.version}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _terms(name: str) -> str:
+    public = "see `prood data list`" if name in {source.name for source in data.names()} else "images of your own"
+    return TERMS.get(name, f"{escaped(name)}: {public}.")
 
 
 def _measured(published: Published) -> str:

@@ -42,7 +42,7 @@ ACCEPT = 0.95
 
 def make(site: Site, node: Node, seed: int | None) -> None:
     """Make a node from its parts, which exist. A finished node stays as it is."""
-    run, began = site.place(node.name, seed), time.monotonic()
+    run, began, new = site.place(node.name, seed), time.monotonic(), not site.has(node.name, seed)
     if node.method is not None:
         joint: dict[str, Any] = {}
         if node.discriminator is not None:
@@ -62,7 +62,7 @@ def make(site: Site, node: Node, seed: int | None) -> None:
     if node.discriminator is not None and site.study.calibration and processes.is_main():
         _calibrate(site, node, seed, site.study.calibration)
     processes.barrier()
-    if node.method is not None:
+    if node.method is not None and new:
         seconds = time.monotonic() - began
         site.console.print(f"{node.name:<14} trained in {seconds:.0f} s → {run}", markup=False, soft_wrap=True)
 

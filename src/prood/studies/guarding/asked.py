@@ -45,6 +45,8 @@ class Asked:
     damaged: Damage | None = None
 
     def __post_init__(self) -> None:
+        if self.inside and self.inside == self.outside:
+            raise BadValue(f"{self.inside} is inside and outside: name images of other things with --outside")
         if self.eps is not None and not 0 < self.eps <= 1:
             raise BadValue(f"eps is a radius above 0 and at most 1, not {self.eps}: 0.01 is 2.55 grey levels")
         if self.epochs is not None and not self.epochs > 0:

@@ -67,10 +67,11 @@ def sizes(count: int, table: GuardTable) -> dict[str, int]:
     return {TRAIN: count - sum(found.values())} | found
 
 
-def sizes_outside(count: int, table: GuardTable) -> dict[str, int]:
-    """The same of the outliers, which no threshold is set by."""
+def sizes_outside(count: int, table: GuardTable, shared: int = 0) -> dict[str, int]:
+    """The same of the outliers, which no threshold is set by, without those that are `shared` with inside."""
     if count < FEWEST_OUTSIDE:
-        fault = f"{count} images outside are too few to train and test with"
+        others = f", as {shared:,} more are inside, too," if shared else ""
+        fault = f"{count} images outside{others} are too few to train and test with"
         raise BadValue(f"{fault}: give {FEWEST_OUTSIDE} or more, or leave out --outside and they are made")
     held, test = min(table.most, count // 8), min(table.most, count // 5)
     return {TRAIN: count - held - test, HELD_BACK: held, TEST: test}
@@ -94,7 +95,7 @@ def make_parts(folder: Path, inside: Images, outside: Images | None, table: Guar
         known_marks = set(chosen.marks())
         rows = [row for row, mark in enumerate(others.marks()) if mark not in known_marks]
         shared = len(others) - len(rows)
-        sides_outside = sizes_outside(len(rows), table)
+        sides_outside = sizes_outside(len(rows), table, shared)
         sides["outside"] = _parted(others.select(rows), sides_outside, table.seed)
     names = _folders(inside, outside)
     for side, parts in sides.items():
