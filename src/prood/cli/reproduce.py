@@ -1,4 +1,4 @@
-"""prood reproduce cifar10 | cifar100 | table | figure | all"""
+"""prood reproduce cifar10 | cifar100 | rimgnet | table | figure | all"""
 
 import sys
 from dataclasses import replace
@@ -12,7 +12,7 @@ from prood.cli.options import Device, console, separated
 from prood.errors import BadValue, Mismatch, NotFound, Refuted, UnknownName
 
 reproduce = typer.Typer(
-    help="The paper's experiments: its models on CIFAR, and each of its tables and figures on any of the recipes.",
+    help="The paper's experiments: its models on CIFAR and Restricted ImageNet, and each of its tables and figures.",
     no_args_is_help=True,
 )
 
@@ -36,6 +36,7 @@ Train = Annotated[
 Again = Annotated[bool, Option("--again", help="Make it again, whatever is there.")]
 
 
+@reproduce.command("rimgnet")
 @reproduce.command("cifar100")
 @reproduce.command("cifar10")
 def study(
@@ -58,8 +59,12 @@ def study(
         Option(help="Folder for the runs; else runs/NAME; --out: NAME@OUT; --fast: NAME-fast; --seed: NAME/seed-N."),
     ] = None,
     results: Results = Path("results"),
-    attacks: Annotated[str, Option(help="fast, paper, strong or none.")] = "paper",
-    attacked: Annotated[int, Option(help="Images of each set that are attacked.", min=1)] = 100,
+    attacks: Annotated[
+        str | None, Option(help="fast, paper, strong or none. Default: paper; for rimgnet fast.", show_default=False)
+    ] = None,
+    attacked: Annotated[
+        int | None, Option(help="Images of each set to attack. Default: 100; for rimgnet 20.", min=1, show_default=False)
+    ] = None,
     seed: Annotated[
         list[int] | None,
         Option(help="Seed of initialisation, order and augmentation (may be repeated).", show_default="0"),
@@ -67,9 +72,13 @@ def study(
     jobs: Annotated[int, Option(help="So many steps at a time, each in a process of its own.", min=1)] = 1,
     device: Device = None,
 ) -> None:
-    """The paper's models on CIFAR, for one modern GPU: train, choose shifts, certify, attack, publish.
+    """The paper's models, for one modern GPU: train, choose shifts, certify, attack, publish.
 
-    plain, oe, discriminator-ibp (the paper's, with intervals), discriminator (ours, with linear bounds), prood-ibp,
+    rimgnet is Restricted ImageNet at 224 pixels, and needs `pip install '.[imagenet]'`. Without a GPU it trains a
+    small discriminator and combines it with a pretrained classifier (plain, discriminator, prood-s, shipped); a GPU
+    trains the others too: oe, discriminator-large, prood-s-large, prood-large.
+
+    cifar10 and cifar100: plain, oe, discriminator-ibp (the paper's, with intervals), discriminator (ours, with linear bounds), prood-ibp,
     prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
     already is not made again. 'prood results' then makes the page of all published results.
     """
@@ -79,8 +88,11 @@ def study(
     if fast and (model or jobs > 1):
         raise BadValue("--fast makes two models, one after the other: leave out --model and --jobs, or --fast")
     name, seeds = str(context.info_name), tuple(seed or (0,))
-    preset = None if attacks == "none" else attacks
-    made = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
+    if fast and name == "rimgnet":
+        raise BadValue("--fast is about CIFAR: 'prood reproduce rimgnet' without a GPU makes the small models alone")
+    known = studies.STUDIES[name]()
+    preset = known.attacks if attacks is None else None if attacks == "none" else attacks
+    made = replace(known, outside=outside, shift=shift, attacks=preset, attacked=attacked or known.attacked)
     lab = studies.Lab(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
     kind = name + (f"@{lab.against}" if outside else "") + ("-fast" if fast else "")

@@ -45,7 +45,7 @@ class Groups(nn.Module):
         self.register_buffer("share", share, persistent=False)
 
     def forward(self, logits: Tensor) -> Tensor:
-        sums = logits.softmax(1) @ self.get_buffer("share").T
+        sums = (logits.float().softmax(1)[:, None] * self.get_buffer("share")).sum(2)  # no product of matrices: exact
         return sums.clamp_min(torch.finfo(sums.dtype).tiny).log()
 
 

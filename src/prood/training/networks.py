@@ -40,7 +40,11 @@ def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | 
             raise BadValue(f"{name} must have {channels} numbers, as {inside.name} has channels, not {len(given)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.options(method).seed)
-        return declared.network(spec, inside, outside)
+        model = declared.network(spec, inside, outside)
+    started = getattr(model, "architecture", None)
+    if isinstance(started, dict) and started.get("weights") == "start":  # no part of what is trained
+        del started["weights"]
+    return model
 
 
 def make_discriminator(recipe: Recipe, inside: Images, outside: Images | None) -> Discriminator:

@@ -74,9 +74,9 @@ class Augment:
 
     def shape(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
         """What images of this shape are when a network gets them."""
-        if self.crop > min(image[1:]):
+        if self.crop > min(image[1:]) and not self.resized:
             sides = "×".join(map(str, image[1:]))
-            raise BadValue(f"images of {sides} pixels hold no crop = {self.crop}: choose at most {min(image[1:])}")
+            raise BadValue(f"images of {sides} pixels hold no crop = {self.crop}: choose at most {min(image[1:])}, or resized")
         return (image[0], self.crop, self.crop) if self.crop else image
 
     def draw(self, count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
