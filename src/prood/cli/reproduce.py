@@ -63,7 +63,8 @@ def study(
         str | None, Option(help="fast, paper, strong or none. Default: paper; for rimgnet fast.", show_default=False)
     ] = None,
     attacked: Annotated[
-        int | None, Option(help="Images of each set to attack. Default: 100; for rimgnet 20.", min=1, show_default=False)
+        int | None,
+        Option(help="Images of each set to attack. Default: 100; for rimgnet 20.", min=1, show_default=False),
     ] = None,
     seed: Annotated[
         list[int] | None,
@@ -78,9 +79,10 @@ def study(
     small discriminator and combines it with a pretrained classifier (plain, discriminator, prood-s, shipped); a GPU
     trains the others too: oe, discriminator-large, prood-s-large, prood-large.
 
-    cifar10 and cifar100: plain, oe, discriminator-ibp (the paper's, with intervals), discriminator (ours, with linear bounds), prood-ibp,
-    prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the package. What is in the folder
-    already is not made again. 'prood results' then makes the page of all published results.
+    cifar10 and cifar100: plain, oe, discriminator-ibp (the paper's, with intervals), discriminator (ours, with
+    linear bounds), prood-ibp, prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the
+    package. What is in the folder already is not made again. 'prood results' then makes the page of all
+    published results.
     """
     from prood import processes, report, studies
     from prood.studies.programs import run_fast

@@ -27,10 +27,10 @@ class Node:
     """A model: the name of its folder, its title in tables, and how it is made.
 
     With a `method` it is trained, by the study's recipe with these `settings`, or by another `recipe`. Without one it
-    is combined of a `classifier` and a `discriminator`, or is another node `rounded` to half precision, a discriminator
-    for the size of the study's images; or it is somebody else's classifier that is `opened`; or it is `built` by an architecture that brings its weights along. A
-    method that trains a joint model has its `discriminator` held fixed.
-    `classifier`, `discriminator` and `rounded` are names of nodes.
+    is combined of a `classifier` and a `discriminator`, or is another node `rounded` to half precision, a
+    discriminator for the size of the study's images; or it is somebody else's classifier that is `opened`; or it is
+    `built` by an architecture that brings its weights along. A method that trains a joint model has its
+    `discriminator` held fixed. `classifier`, `discriminator` and `rounded` are names of nodes.
     """
 
     name: str

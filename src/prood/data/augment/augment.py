@@ -76,7 +76,9 @@ class Augment:
         """What images of this shape are when a network gets them."""
         if self.crop > min(image[1:]) and not self.resized:
             sides = "×".join(map(str, image[1:]))
-            raise BadValue(f"images of {sides} pixels hold no crop = {self.crop}: choose at most {min(image[1:])}, or resized")
+            raise BadValue(
+                f"images of {sides} pixels hold no crop = {self.crop}: choose at most {min(image[1:])}, or resized"
+            )
         return (image[0], self.crop, self.crop) if self.crop else image
 
     def draw(self, count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
@@ -85,9 +87,9 @@ class Augment:
         Rows down and columns right, which say where in the padded image the crop lies; flip (0 or 1); code and signed
         magnitude of AutoAugment's first and of its second operation (0 for none); the centre of the hole, down and
         right, as parts of the sides; degrees counter-clockwise; zoom; the view at another scale: its side (1 for
-        none), and how far of its way it is moved, down and right; the crop: the part of the shorter side that it shows,
-        and how far of its way it is moved; factors of brightness, contrast and saturation. All are always drawn, so that switching one option
-        leaves the others' draws alone.
+        none), and how far of its way it is moved, down and right; the crop: the part of the shorter side that it
+        shows, and how far of its way it is moved; factors of brightness, contrast and saturation. All are always
+        drawn, so that switching one option leaves the others' draws alone.
         """
         return self.choose(self.uniform(count, generator, outside=outside))
 

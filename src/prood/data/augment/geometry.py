@@ -161,5 +161,7 @@ def crop(images: Tensor, squares: Tensor, side: int) -> Tensor:
     top, left, sides = squares.to(images).T[:, :, None, None]
     steps = (torch.arange(side, device=images.device, dtype=images.dtype) + 0.5) / side
     y, x = top + sides * steps[:, None], left + sides * steps
-    grid = torch.stack([(x * (2 / width) - 1).expand(-1, side, -1), (y * (2 / height) - 1).expand(-1, -1, side)], dim=-1)
+    grid = torch.stack(
+        [(x * (2 / width) - 1).expand(-1, side, -1), (y * (2 / height) - 1).expand(-1, -1, side)], dim=-1
+    )
     return grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
