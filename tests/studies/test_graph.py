@@ -20,7 +20,7 @@ def test_a_study_hangs_together(name):
     measures = {one.name for one in study.measures}
     for node in study.nodes:
         assert set(node.parts) <= set(names)
-        assert (node.method is None) == bool(node.classifier or node.rounded)
+        assert (node.method is None) == bool(node.classifier or node.rounded or node.built)
         assert not measures.isdisjoint(node.measures) or not node.measures
     assert sum(node.headline for node in study.nodes) == 1
     labels = [node.label for node in study.rows.values()]

@@ -1,4 +1,4 @@
-"""prood reproduce cifar10 | cifar100 | table | figure | all"""
+"""prood reproduce cifar10 | cifar100 | rimgnet | table | figure | all"""
 
 import sys
 from dataclasses import replace
@@ -37,6 +37,7 @@ Train = Annotated[
 Again = Annotated[bool, Option("--again", help="Make the experiment again even if it exists.")]
 
 
+@reproduce.command("rimgnet", context_settings=formerly(out="outside"))
 @reproduce.command("cifar100", context_settings=formerly(out="outside"))
 @reproduce.command("cifar10", context_settings=formerly(out="outside"))
 def study(
@@ -57,8 +58,14 @@ def study(
         Option(help="Folder for the runs. Default: below runs/, by name, --outside, --fast and --seed."),
     ] = None,
     results: Results = Path("results"),
-    attacks: Annotated[str, Option(help="Attacks: fast, paper, strong or none.")] = "paper",
-    attacked: Annotated[int, Option(help="Images to attack in each set.", min=1)] = 100,
+    attacks: Annotated[
+        str | None,
+        Option(help="Attacks: fast, paper, strong or none. Default: paper; for rimgnet fast.", show_default=False),
+    ] = None,
+    attacked: Annotated[
+        int | None,
+        Option(help="Images to attack in each set. Default: 100; for rimgnet 20.", min=1, show_default=False),
+    ] = None,
     seed: Annotated[
         list[int] | None,
         Option(help="Seed for initialisation, order and augmentation. Repeatable.", show_default="0"),
@@ -66,11 +73,14 @@ def study(
     jobs: Annotated[int, Option(help="Steps to run in parallel.", min=1)] = 1,
     device: Device = None,
 ) -> None:
-    """Train, certify, attack and publish the paper's models on CIFAR, on one GPU.
+    """Train, certify, attack and publish the paper's models, on one GPU.
 
-    The models are plain, oe, discriminator-ibp (the paper's, by intervals), discriminator (by linear bounds),
-    prood-ibp, prood-s-ibp, prood, prood-s, and shipped, the compact model in the package. Prood reuses models and
-    results that already exist. 'prood reproduce pages' then writes the page with all published results.
+    cifar10 and cifar100 have plain, oe, discriminator-ibp (the paper's, by intervals), discriminator (by linear
+    bounds), prood-ibp, prood-s-ibp, prood, prood-s, and shipped, the compact model in the package. rimgnet is
+    Restricted ImageNet at 224 pixels and needs `pip install '.[imagenet]'`. Without a GPU it makes plain,
+    discriminator, prood-s and shipped; a GPU trains oe, discriminator-large, prood-s-large and prood-large as well.
+    Prood reuses models and results that already exist. 'prood reproduce pages' then writes the page with all
+    published results.
     """
     from prood import processes, report, studies
     from prood.studies.programs import run_fast
@@ -78,8 +88,11 @@ def study(
     if fast and (model or jobs > 1):
         raise BadValue("--fast makes two models in turn: leave out --model and --jobs, or --fast")
     name, seeds = str(context.info_name), tuple(seed or (0,))
-    preset = None if attacks == "none" else attacks
-    made = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
+    if fast and name == "rimgnet":
+        raise BadValue("--fast is about CIFAR: 'prood reproduce rimgnet' without a GPU makes the small models alone")
+    known = studies.STUDIES[name]()
+    preset = known.attacks if attacks is None else None if attacks == "none" else attacks
+    made = replace(known, outside=outside, shift=shift, attacks=preset, attacked=attacked or known.attacked)
     runner = studies.Runner(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
     kind = name + (f"@{runner.against}" if outside else "") + ("-fast" if fast else "")

@@ -11,7 +11,7 @@ from prood.data.made import made_outliers
 from prood.data.noise import smooth_noise, uniform_noise
 from prood.data.order import Order, generator
 from prood.data.pipeline import Prefetch, Stream, stream
-from prood.data.public import known, labelled, lsun, openimages, openood, tiny_images  # noqa: F401
+from prood.data.public import known, labelled, lsun, openimages, openood, rimgnet_mini, tiny_images  # noqa: F401
 from prood.data.sources import Source, file_source, find, load, names, noise_source, open_set, public_source, source
 from prood.data.stored import Images, Reader, StoredSet
 

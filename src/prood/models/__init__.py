@@ -11,6 +11,7 @@ from prood.models.discriminators import Discriminator, discriminator
 from prood.models.files import MODEL_FILE, fingerprint, load, model_path, read_metadata, rounded, save
 from prood.models.fusion import Curve, Fusion
 from prood.models.gated import Gate, Gated
+from prood.models.imagenet import efficientnet_lite0
 from prood.models.joint import ProoD, confidence_logit, fuse, product_logit
 from prood.models.mixture_classifier import MixtureClassifier
 from prood.models.mixtures import MixtureRatio

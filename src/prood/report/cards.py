@@ -21,7 +21,9 @@ _TERMS = (
     "published for research without a licence; cite Krizhevsky (2009). Subsets of 80 Million Tiny Images, which its "
     "authors withdrew in 2020."
 )
+_IMAGENET = "photographs of ILSVRC2012 (ImageNet), free for non-commercial research; cite Russakovsky et al. (2015)."
 TERMS = {"cifar10": f"CIFAR-10: {_TERMS}", "cifar100": f"CIFAR-100: {_TERMS}"}
+TERMS |= {name: f"{name}: {_IMAGENET}" for name in ("rimgnet-mini", "not-rimgnet-mini")}
 NOTHING = 0.0005  # a guaranteed AUC that a table shows as 0.0
 
 
@@ -119,9 +121,11 @@ def _more(published: Published) -> str:
 
 
 def write_cards(runner: Runner, names: Collection[str]) -> None:
-    """The card of each node of these names that was rounded, which is how a model is shipped, into its folder."""
+    """The card of each joint model of these names that was rounded, which is how one is shipped, into its folder."""
     for node in runner.study.nodes if processes.is_main() else ():
         for seed in runner.seeds if node.rounded and node.name in names else ():
             run, found = runner.place(node.name, seed), runner.read(node.name, seed)
             assert found is not None
+            if found.shift is None:
+                continue
             write_text(run / f"{runner.name}.md", card(found, read_metadata(run), name=runner.name))

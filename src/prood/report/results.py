@@ -148,7 +148,8 @@ def _shift(content: dict[str, Any]) -> list[str]:
 
     lines = [["shift Δ", "Acc", "AUC", "GAUC"]]
     if baseline := content.get("baseline"):
-        lines.append(["OE, to compare with", *cells(baseline)])
+        by = {"oe": "OE", "plain": "Plain"}.get(str(content.get("classifier")), "classifier alone")
+        lines.append([f"{by}, to compare with", *cells(baseline)])
     chosen = content.get("chosen")
     for row in whole_or_chosen(content.get("candidates") or [], chosen):
         bold = "**{}**" if row.get("shift") == chosen else "{}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from prood.bounds import Method
 from prood.data.images import Shape
@@ -27,9 +27,10 @@ class Node:
     """A model: the name of its folder, its title in tables, and how it is made.
 
     With a `method` it is trained, by the study's recipe with these `settings`, or by another `recipe`. Without one it
-    is combined of a `classifier` and a `discriminator`, or is another node `rounded` to half precision; or it is
-    somebody else's classifier that is `opened`. A method that trains a joint model has its `discriminator` held fixed.
-    `classifier`, `discriminator` and `rounded` are names of nodes.
+    is combined of a `classifier` and a `discriminator`, or is another node `rounded` to half precision, a
+    discriminator for the size of the study's images; or it is somebody else's classifier that is `opened`; or it is
+    `built` by an architecture that brings its weights along. A method that trains a joint model has its
+    `discriminator` held fixed. `classifier`, `discriminator` and `rounded` are names of nodes.
     """
 
     name: str
@@ -42,11 +43,13 @@ class Node:
     rounded: str | None = None
     gate: str | None = None  # the point of `gating.PRICES` that a rounded model's gate is fitted for
     opened: Opened | None = None
+    built: dict[str, Any] | None = None  # the architecture's name and arguments; its classes are the in-distribution's
     measures: tuple[str, ...] = ("certify", "attack")  # by their names in the study
     table: Literal["main", "robust", "sizes", ""] = "main"  # which tables it is a row of
     baseline: bool = False  # of others: made for the tables that show it, not with the study
     intervals: bool = False  # its discriminator was trained with intervals, as in the paper
     headline: bool = False  # what the study is about: figures look closest at it
+    gpu: bool = False  # left out, with a word, where it is not trained yet and there is no GPU
 
     @property
     def parts(self) -> tuple[str, ...]:

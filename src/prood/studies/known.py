@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from prood.data.public.known import GROUPS
 from prood.methods import METHODS
 from prood.studies.graph import ATTACK, CERTIFY, Measure, Node, Study
 from prood.training import Recipe, load_recipe
@@ -150,10 +151,40 @@ def fast(study: Study) -> Study:
     return replace(study, nodes=nodes, measures=(replace(CERTIFY, first=True),), shift_by=None)
 
 
+# Restricted ImageNet
+
+LITE0 = {"name": "efficientnet-lite0", "groups": [list(group) for group in GROUPS.values()], "weights": "package"}
+"""The pretrained classifier, its 1,000 classes summed into the paper's nine groups."""
+
+
+def rimgnet() -> Study:
+    """Images of 224×224: a pretrained classifier beside a discriminator that two cores can train; more with a GPU."""
+    disc, joint = METHODS["discriminator"].title, METHODS["prood"].title
+    large: dict[str, Any] = {"recipe": "rimgnet-fast", "gpu": True}
+    nodes = (
+        Node("plain", METHODS["plain"].title, built=LITE0, measures=(CERTIFY.name,)),
+        trained("oe", **large),
+        trained("discriminator", "small", table="", measures=()),
+        Node("discriminator", disc, rounded="small"),
+        combined("prood-s", f"{joint}-S", "plain", headline=True),
+        Node(
+            "shipped", f"{joint}-S, with a gate", rounded="prood-s", gate="default", table="", measures=(CERTIFY.name,)
+        ),
+        trained("discriminator", "large", table="", measures=(), **large),
+        Node("discriminator-large", f"{disc}, large", rounded="large", gpu=True),
+        combined("prood-s-large", f"{joint}-S, large", "plain", "discriminator-large", gpu=True),
+        Node("prood-large", joint, "prood", discriminator="discriminator-large", **large),
+    )
+    facts: dict[str, Any] = {"shift_by": "plain", "attacks": "fast", "attacked": 20}
+    facts["held_back"] = ("rimgnet-mini:validation", "not-rimgnet-mini:validation")
+    return Study("rimgnet", "rimgnet-cpu", nodes, "Restricted ImageNet", (CERTIFY, ATTACK), **facts)
+
+
 STUDIES: dict[str, Callable[[], Study]] = {
     "quickstart": lambda: replace(every_method(load_recipe("quickstart"), *QUICKER), heading=QUICKSTART),
     "cifar10": lambda: cifar("cifar10", "CIFAR-10"),
     "cifar100": lambda: cifar("cifar100", "CIFAR-100"),
+    "rimgnet": rimgnet,
 }
 """The studies that come with Prood."""
 

@@ -16,7 +16,7 @@ from prood.detector.files import CALIBRATION_FILE, keep
 from prood.errors import ProodError
 from prood.evaluation import Results, evaluate_run
 from prood.evaluation.measuring import images_at_once
-from prood.models import MODEL_FILE, Discriminator, ProoD, fingerprint, load, save
+from prood.models import MODEL_FILE, Discriminator, ProoD, build, fingerprint, load, save
 from prood.models.files import rounded
 from prood.models.fitting import fitted
 from prood.studies import published, publishing
@@ -25,7 +25,7 @@ from prood.studies.graph import Measure, Node
 from prood.studies.pairs import Pairs, pairs_of
 from prood.studies.shift import choose_shift, sweep
 from prood.studies.site import Site
-from prood.training import combine, held_back, train
+from prood.training import Run, combine, held_back, train
 from prood.training.joint import open_into
 
 SHIFTS = tuple(step / 4 for step in range(25))
@@ -33,8 +33,8 @@ SHIFTS = tuple(step / 4 for step in range(25))
 TOLERANCE = 0.001
 """A shift is good enough if it costs less AUC than this, about what two trainings of OE differ by."""
 RULE = (
-    f"the highest GAUC among the shifts that cost less than {100 * TOLERANCE:g} points of OE's AUC, "
-    "else the highest AUC; on held-back training images"
+    f"the highest GAUC among the shifts that cost less than {100 * TOLERANCE:g} points of {{by}}'s AUC, "
+    "else the highest AUC; on held-back images"
 )
 ACCEPT = 0.95
 """The share of the in-distribution that a shipped model accepts."""
@@ -56,6 +56,8 @@ def make(site: Site, node: Node, seed: int | None) -> None:
             open_into(
                 run, node.opened.name, node.opened.image, options=node.opened.options, classes=node.opened.classes
             )
+        elif node.built is not None:
+            _build(site, node, seed)
         else:
             f, g = (site.place(str(part), seed) for part in (node.classifier, node.discriminator))
             combine(f, g, run, shift=shift_of(site, node, seed), resume=True)
@@ -67,13 +69,38 @@ def make(site: Site, node: Node, seed: int | None) -> None:
         site.console.print(f"{node.name:<14} trained in {seconds:.0f} s → {run}", markup=False, soft_wrap=True)
 
 
+def _build(site: Site, node: Node, seed: int | None) -> None:
+    """A classifier whose architecture brings its weights, as a run."""
+    inside = site.inside()
+    assert inside.classes is not None
+    model = build({"classes": len(inside.classes), **(node.built or {})}).eval()
+    resolved = {"method": "build", "classifier": node.built, "evaluate": asdict(site.recipe.evaluate)}
+    run = Run(site.place(node.name, seed))
+    run.open(resolved, resume=False, at_once=True)
+    facts: dict[str, Any] = {"classes": list(inside.classes), "image": list(inside.shape), "inside": inside.name}
+    save(model, run.model, recipe=resolved, **facts)
+
+
 def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
-    """A joint model in half precision, with the node's gate and the threshold that accepts 95% of held-back images."""
+    """A model in half precision: a discriminator as it takes the study's images, a joint model with the node's gate.
+
+    The joint model gets the threshold that accepts 95% of held-back images.
+    """
     before, run = site.place(part, seed), site.place(node.name, seed)
     model, about = load(before, device=processes.device(site.device))
     model = rounded(model)
+    run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
+    for name in ("recipe.json", "metrics.jsonl"):
+        if (before / name).is_file():  # what was combined has no metrics
+            shutil.copy(before / name, run / name)
+    kept = ("classes", "eps", "recipe", "seed", "inside", "data")
+    facts = {name: publishing.portable(getattr(about, name)) for name in kept}
+    if isinstance(model, Discriminator):
+        save(fitted(model, site.inside().shape), run / MODEL_FILE, half=True, **facts)
+        return
     assert isinstance(model, ProoD)
-    inside, outside = held_back(site.recipe_of(site.study.node(part), seed))
+    made = site.study.node(part)
+    inside, outside = site.held_back() if made.method is None else held_back(site.recipe_of(made, seed))
     provable = 0.0
     if node.gate is not None:
         model, provable = at_point(model, _samples(site, model, inside, outside), node.gate)
@@ -81,11 +108,6 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     with torch.no_grad():
         rows = torch.split(torch.arange(len(inside)), 250)
         confidence = torch.cat([model.confidence(inside.floats(some).to(device)) for some in rows])
-    run.mkdir(parents=True, exist_ok=True)  # an interruption may have left it behind
-    for name in ("recipe.json", "metrics.jsonl"):
-        shutil.copy(before / name, run / name)
-    kept = ("classes", "eps", "recipe", "seed", "inside", "data")
-    facts = {name: publishing.portable(getattr(about, name)) for name in kept}
     threshold = evaluation.threshold(confidence.cpu().numpy(), ACCEPT)
     save(model, run / MODEL_FILE, half=True, threshold=threshold, accept=ACCEPT, provable=provable, **facts)
 
@@ -168,7 +190,7 @@ def choose(site: Site, discriminator: str, seed: int | None) -> None:
             "baseline": {"auc": baseline, "accuracy": candidates[0].accuracy},
             "candidates": [asdict(candidate) for candidate in candidates],
             "chosen": choose_shift(candidates, baseline, tolerance=TOLERANCE).shift,
-            "rule": RULE,
+            "rule": RULE.format(by=site.study.node(by).title),
             "images": len(outside),
             "weights": {by: fingerprint(classifier), discriminator: fingerprint(certified)},
         }

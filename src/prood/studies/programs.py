@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from prood.errors import UnknownName
+from prood import processes
+from prood.errors import UnknownName, Unsupported
 from prood.evaluation import Results, read_results
 from prood.studies.known import NEAR, digits, fast
 from prood.studies.runner import Runner
@@ -41,6 +42,16 @@ def reproduce(runner: Runner, models: Sequence[str] = (), *, jobs: int = 1) -> l
     if unknown := [name for name in models if name not in known]:
         raise UnknownName(f"there is no model {unknown[0]!r} to reproduce: choose among {', '.join(known)}")
     wanted = [name for name in known if not models or name in models]
+    if processes.device(runner.device).type != "cuda":
+        made = [
+            name for name in wanted if all(runner.has(one.name) for one in runner.study.with_parts([name]) if one.gpu)
+        ]
+        if missing := [name for name in wanted if name not in made]:
+            said = f"{', '.join(missing)}: trained on a GPU alone, and there is none"
+            if models:
+                raise Unsupported(f"{said}: leave out --model {missing[0]}, or name a GPU with --device")
+            runner.console.print(f"left out: {said}", markup=False, soft_wrap=True)
+        wanted = made
     runner.carry_out(wanted, jobs=jobs, publish=True)
     return wanted
 

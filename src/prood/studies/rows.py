@@ -123,7 +123,12 @@ def grouped(published: Iterable[Published]) -> list[Group]:
 # The paper's
 
 # Others are compared with 80M Tiny Images, which CIFAR-10 and CIFAR-100 were drawn from.
-STANDS_FOR = {"openimages": "OpenImages", "natural32": "OpenImages"}
+STANDS_FOR = {"openimages": "OpenImages", "natural32": "OpenImages", "not-rimgnet-mini": "NotR.ImgNet"}
+
+
+def _papers(name: str) -> str:
+    """What the paper calls a set: the sets in small are parts of its sets."""
+    return name.removesuffix("-mini")
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class PaperRow:
 
     def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:
         place = self.table["metrics"].index(metric)
-        return self._statistic(lambda values: values.get(outside, [None] * 3)[place])
+        return self._statistic(lambda values: values.get(_papers(outside), [None] * 3)[place])
 
     def accuracy(self) -> Statistic | None:
         return self._statistic(lambda values: values["accuracy"])
@@ -174,7 +179,7 @@ def paper_rows(inside: str, outside: str, eps: float, metrics: list[str]) -> lis
     rows = [
         PaperRow(table, values)
         for table in paper()["tables"]
-        if table["inside"] == inside and math.isclose(table["eps"], eps) and table["metrics"] == metrics
+        if table["inside"] == _papers(inside) and math.isclose(table["eps"], eps) and table["metrics"] == metrics
         for values in table["rows"]
     ]
     alike = [row for row in rows if row.table["outside"] == STANDS_FOR.get(outside, "80M Tiny Images")]

@@ -30,7 +30,7 @@ def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | 
     spec = ({"name": "discriminator"} if bare else {"classes": len(class_names(inside))}) | recipe.network(method)
     channels = inside.shape[0]
     if takes(spec, "image"):
-        spec = {"image": list(inside.shape)} | spec
+        spec = {"image": list(recipe.augment_for(method).shape(inside.shape))} | spec
     if takes(spec, "channels") and channels != 1:
         spec = {"channels": channels} | spec
     for key in ("mean", "std"):
@@ -40,7 +40,11 @@ def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | 
             raise BadValue(f"{name} must have {channels} numbers, as {inside.name} has channels, not {len(given)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.options(method).seed)
-        return declared.network(spec, inside, outside)
+        model = declared.network(spec, inside, outside)
+    started = getattr(model, "architecture", None)
+    if isinstance(started, dict) and started.get("weights") == "start":  # no part of what is trained
+        del started["weights"]
+    return model
 
 
 def make_discriminator(recipe: Recipe, inside: Images, outside: Images | None) -> Discriminator:
@@ -57,7 +61,7 @@ def try_out(model: nn.Module, recipe: Recipe, method: str, inside: Images, devic
     parts = [(model, f"the network of [networks.{table}]")]
     if isinstance(model, ProoD):
         parts = [(model.discriminator, "the discriminator"), (model.classifier, parts[0][1])]
-    image = torch.full((1, *inside.shape), 0.5, device=device)
+    image = torch.full((1, *recipe.augment_for(method).shape(inside.shape)), 0.5, device=device)
     with deployed(model):
         for part, name in parts:
             output = answer(part, image, f"{name} does not take images of {inside.name}")

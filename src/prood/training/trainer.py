@@ -86,7 +86,8 @@ def train(
             classes = None if declared.kind == "discriminator" else class_names(made.inside)
             facts = made.facts | {"classes": classes, "inside": made.inside.name}
             facts |= {"eps": getattr(declared, "eps", made.facts.get("eps"))}
-            facts |= {"image": list(made.inside.shape)} if declared.kind == "classifier" else {}
+            image = made.batches.augment.shape(made.inside.shape)
+            facts |= {"image": list(image)} if declared.kind == "classifier" else {}
             facts |= {"data": made.used | made.facts.get("data", {}) | made.used}  # its own come first
             if processes.is_main():
                 save(model.eval(), folder.model, recipe=made.resolved, seed=options.seed, **facts)
@@ -137,15 +138,17 @@ def _prepare(
     outside = training_set(recipe.data.outside, recipe, like=inside) if declared.needs_outside else None
     used = {images.name: images.fingerprint() for images in (inside, outside) if images is not None}
     resolved: dict[str, Any] = recipe.resolved(method) | {"data": used}
+    augment = recipe.augment_for(method)
+    image = augment.shape(inside.shape)
     model = make_network(recipe, method, inside, outside)
     if stands_in:
         frozen = make_discriminator(recipe, inside, outside).requires_grad_(False).to(target)
     if frozen is not None:
         shift = recipe.shift if shift is None else shift
         resolved |= {"discriminator_run": str(discriminator), "shift": shift}
-        model = ProoD(model, fitted(frozen, inside.shape), shift)
+        model = ProoD(model, fitted(frozen, image), shift)
     model.to(target)
-    augment, noise, workers = recipe.augment_for(method), declared.needs_noise, how.get("workers")
+    noise, workers = declared.needs_noise, how.get("workers")
     batches = Batches(inside, outside, options, augment=augment, noise=noise, device=target, workers=workers)
     try_out(model, recipe, method, inside, target)
     return Prepared(options, declared, inside, model, batches, resolved, facts, used)

@@ -14,6 +14,7 @@ from prood.data import Augment, generator
 from prood.errors import BadValue, Mismatch
 
 ALL = Augment(pad=3, flip=True, autoaugment=True, cutout=5, degrees=20, scale=0.25, rescaled=0.8)
+ALL = replace(ALL, crop=6, resized=0.5, colour=0.3)
 
 
 def pictures(count: int = 6, channels: int = 3, height: int = 9, width: int = 7) -> Tensor:
@@ -80,7 +81,8 @@ def test_a_hole_is_grey_as_big_as_it_should_be_and_anywhere() -> None:
 
 def test_draws_are_in_range_and_reach_it() -> None:
     draws = ALL.draw(4000, generator(5), outside=True)
-    rows, columns, flips, *_, down, right, degrees, zooms, side, lower, further = draws.T
+    rows, columns, flips, *_, down, right, degrees, zooms, side, lower, further = draws[:, :14].T
+    shown, top, left, *colours = draws[:, 14:].T
     close, far = side[side < 1], side[side > 1]
     assert abs(len(close) / 4000 - 0.4) < 0.04
     assert abs(len(far) / 4000 - 0.4) < 0.04
@@ -89,12 +91,13 @@ def test_draws_are_in_range_and_reach_it() -> None:
         assert moves.unique().tolist() == [-3, -2, -1, 0, 1, 2, 3]
     assert flips.unique().tolist() == [0, 1]
     assert abs(flips.mean() - 0.5) < 0.05
-    places = [(values, 0, 1) for values in (down, right, lower, further)]
+    places = [(values, 0, 1) for values in (down, right, lower, further, top, left)]
+    places += [(shown, 0.5, 1), *((values, 0.7, 1.3) for values in colours)]
     for values, low, high in ((degrees, -20, 20), (zooms, 0.75, 1.25), (close, 1 / 8, 1 / 2), (far, 3 / 2, 4), *places):
         assert low <= values.min() < low + 0.01 * (high - low)
         assert high >= values.max() > high - 0.01 * (high - low)
         assert abs(values.mean() - (low + high) / 2) < 0.05 * (high - low)
-    free = draws[:, [0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13]]
+    free = draws[:, [0, 1, 2, 3, *range(7, 20)]]
     assert torch.corrcoef(free.T).fill_diagonal_(0).abs().max() < 0.08
 
 
@@ -108,12 +111,14 @@ def test_draws_are_in_range_and_reach_it() -> None:
         ({"degrees": 0}, [9]),
         ({"scale": 0}, [10]),
         ({"rescaled": 0}, [11]),
+        ({"resized": 0}, [14]),
+        ({"colour": 0}, [17, 18, 19]),
     ],
 )
 def test_switching_one_option_leaves_the_other_draws_alone(option: dict, columns: list[int]) -> None:
     everything = ALL.draw(50, generator(5), outside=True)
     without = replace(ALL, **option).draw(50, generator(5), outside=True)
-    others = [column for column in range(14) if column not in columns]
+    others = [column for column in range(20) if column not in columns]
     assert torch.equal(everything[:, others], without[:, others])
     assert all(not torch.equal(everything[:, column], without[:, column]) for column in columns)
 
@@ -127,7 +132,7 @@ def test_only_the_out_distribution_is_shown_at_other_scales() -> None:
     # Neighbours in what is enlarged at least twice are alike, which in noise they are not.
     contrast = [batch[outside[:, 11] < 1].diff(dim=3).abs().mean() for batch in (result, images / 255)]
     assert contrast[0] < 0.6 * contrast[1]
-    others = [column for column in range(14) if column != 11]
+    others = [column for column in range(20) if column != 11]
     assert torch.equal(inside[:, others], outside[:, others])
 
 
@@ -173,7 +178,54 @@ def test_draws_stay_on_the_cpu_and_images_on_their_device() -> None:
     draws = ALL.draw(6, generator(0))
     result = ALL.apply(pictures().to("meta"), draws)
     assert (draws.device.type, draws.dtype, result.device.type) == ("cpu", torch.float64, "meta")
-    assert result.shape == pictures().shape
+    assert result.shape == (6, 3, 6, 6)
+
+
+def test_a_crop_is_a_part_of_the_image_and_every_part_comes() -> None:
+    augment, images = Augment(crop=6), pictures(300)
+    found = set()
+    draws = augment.draw(300, generator(2))
+    for image, draw, result in zip(images, draws, augment.apply(images, draws), strict=True):
+        top, left = int(draw[15] * 4), int(draw[16] * 2)  # of 9×7 pixels
+        found.add((top, left))
+        assert torch.allclose(result, image[:, top : top + 6, left : left + 6] / 255, atol=1e-6)
+    assert len(found) == 8
+    assert augment.shape((3, 9, 7)) == (3, 6, 6)
+
+
+def test_a_resized_crop_shows_its_part_at_the_side_of_the_network() -> None:
+    """A ramp over the image is a ramp over the crop, between the values at the ends of the part."""
+    ramp = torch.linspace(0, 255, 64).round().to(torch.uint8).expand(40, 1, 64, 64)
+    augment = Augment(crop=56, resized=0.75)
+    draws = augment.draw(40, generator(3))
+    result = augment.apply(ramp, draws)
+    assert result.shape == (40, 1, 56, 56)
+    side = 64 * draws[:, 14]
+    middle = (64 - side) * draws[:, 16] + side / 2  # in pixels from the left edge
+    assert torch.allclose(result.mean((1, 2, 3)).double() * 63 + 0.5, middle, atol=0.3)
+    slopes = (result[..., 40] - result[..., 15]).mean((1, 2)).double() * 63 / 25 * 56
+    assert torch.allclose(slopes, side, rtol=0.05)
+    assert side.min() < 24
+    assert side.max() > 56
+    assert Augment(crop=128, resized=0.1).shape((3, 64, 64)) == (3, 128, 128)
+    with pytest.raises(BadValue, match="at most 64"):
+        Augment(crop=65).shape((3, 64, 80))
+
+
+def test_colours_are_those_of_brightness_contrast_and_saturation() -> None:
+    augment, images = Augment(colour=0.4), pictures(50)
+    draws = augment.draw(50, generator(4))
+    result = augment.apply(images, draws)
+    weights = np.array([0.299, 0.587, 0.114])[:, None, None]
+    for image, draw, changed in zip(images.double().numpy() / 255, draws.numpy(), result.numpy(), strict=True):
+        brightness, contrast, saturation = draw[17:]
+        bright = np.clip(image * brightness, 0, 1)
+        mean = (bright * weights).sum(0).mean()
+        contrasted = np.clip(mean + contrast * (bright - mean), 0, 1)
+        grey = (contrasted * weights).sum(0)
+        assert np.allclose(changed, np.clip(grey + saturation * (contrasted - grey), 0, 1), atol=1e-5)
+    grey = pictures(5, 1)
+    assert augment.apply(grey, augment.draw(5, generator(4))).shape == (5, 1, 9, 7)
 
 
 def test_a_network_can_be_trained_on_the_result() -> None:
@@ -189,6 +241,7 @@ def test_a_network_can_be_trained_on_the_result() -> None:
         *({"pad": -1}, {"pad": 10**400}, {"border": "grey"}, {"cutout": -1}, {"cutout": 10**400}),
         *({"degrees": -1}, {"degrees": 181}),
         *({"scale": 1}, {"scale": -0.1}, {"rescaled": -0.1}, {"rescaled": 1.1}),
+        *({"crop": -1}, {"crop": 5000}, {"crop": 6, "resized": 1}, {"resized": 0.5}, {"colour": 1}, {"colour": -0.1}),
     ],
 )
 def test_refuses_options_that_make_no_sense(options: dict) -> None:
@@ -199,7 +252,7 @@ def test_refuses_options_that_make_no_sense(options: dict) -> None:
 def test_refuses_draws_and_images_that_do_not_fit() -> None:
     augment = Augment(pad=1)
     draws = augment.draw(6, generator(0))
-    with pytest.raises(Mismatch, match="14"):
+    with pytest.raises(Mismatch, match="20"):
         augment.apply(pictures(6), draws[:5])
     for images in (torch.zeros(6, 1, 4, 4), pictures()[:, 0], pictures(6, 2)):
         with pytest.raises(BadValue, match=r"uint8.*NCHW"):

@@ -15,8 +15,8 @@ from prood.data.augment.geometry import turn, view
 def turned(image: Tensor, degrees: float, zoom: float) -> Tensor:
     """`Augment`'s turn of a float image, by way of a draw."""
     augment = Augment(degrees=180, scale=0.9)
-    draw = torch.tensor([[0, 0, 0, 0, 0, 0, 0, 0, 0, degrees, zoom, 1, 0, 0]], dtype=torch.float64)
-    return turn(image, augment.plan(draw, *image.shape[2:])[:, -5:-3])
+    draw = torch.tensor([[0] * 9 + [degrees, zoom, 1, 0, 0] + [1, 0, 0, 1, 1, 1]], dtype=torch.float64)
+    return turn(image, augment.plan(draw, *image.shape[2:])[:, -11:-9])
 
 
 def blobs(size: int = 40) -> Tensor:

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from prood.data.augment import geometry, operations
+from prood.data.augment.colours import jitter
 from prood.errors import BadValue, Mismatch
 
-COLUMNS = 14  # of draws
+COLUMNS = 20  # of draws
 _CLOSE, _FAR = (1 / 8, 1 / 2), (3 / 2, 4)  # what an image at another scale shows, in sides of the image: least, most
+_LARGEST = 4096  # side of a crop
 _MOST = 1000  # pixels to pad with, or to cut out: more is a mistake, and no memory holds what is padded with much more
 
-_PARTS = [3, operations.STEP, operations.STEP, 4, 2, 3]  # of a plan: move, two operations, hole, turn, view
+_PARTS = [3, operations.STEP, operations.STEP, 4, 2, 3, 3, 3]  # of a plan: … hole, turn, view, crop, colour
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,11 @@ class Augment:
     it from close up, a part of 1/8 to 1/2 of the image's sides, which is smooth and without objects; half from afar,
     3/2 to 4 times the image's sides, where its mirror images go on, which is rough and has many. Bilinear, without a
     filter. So outliers are made that look like neither set, of which one set of photographs has few.
+    crop: a random square of this side is cut out of the larger image, and the network takes images of this side.
+    resized: the square that `crop` takes has U[1 − resized, 1] of the image's shorter side, and is resized bilinearly.
+    colour: brightness, contrast and saturation are each multiplied by a number of U[1 − colour, 1 + colour].
 
-    All but the last three work on bytes and are exact: they agree with Pillow bit for bit.
+    All but the last six work on bytes and are exact: they agree with Pillow bit for bit.
     """
 
     pad: int = 0
@@ -47,16 +52,34 @@ class Augment:
     scale: float = 0
     border: Literal["zeros", "reflect"] = "zeros"
     rescaled: float = 0
+    crop: int = 0
+    resized: float = 0
+    colour: float = 0
 
     def __post_init__(self) -> None:
         limits = (("pad", self.pad, _MOST), ("cutout", self.cutout, _MOST), ("degrees", self.degrees, 180))
-        for name, value, most in (*limits, ("rescaled", self.rescaled, 1)):
+        limits = (*limits, ("rescaled", self.rescaled, 1), ("crop", self.crop, _LARGEST))
+        for name, value, most in limits:
             if not 0 <= value <= most:
                 raise BadValue(f"augmentation cannot have {name} = {value}: choose {name} from 0 to {most}")
         if self.border not in ("zeros", "reflect"):
             raise BadValue(f"augmentation cannot pad with {self.border!r}: choose border = 'zeros' or 'reflect'")
         if not 0 <= self.scale < 1:
             raise BadValue(f"augmentation cannot zoom by 1 ± {self.scale}: choose scale ≥ 0 and below 1")
+        for name, value in (("resized", self.resized), ("colour", self.colour)):
+            if not 0 <= value < 1:
+                raise BadValue(f"augmentation cannot have {name} = {value}: choose {name} ≥ 0 and below 1")
+        if self.resized and not self.crop:
+            raise BadValue(f"resized = {self.resized} resizes a crop: say its side with crop = 56, say")
+
+    def shape(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
+        """What images of this shape are when a network gets them."""
+        if self.crop > min(image[1:]) and not self.resized:
+            sides = "×".join(map(str, image[1:]))
+            raise BadValue(
+                f"images of {sides} pixels hold no crop = {self.crop}: choose at most {min(image[1:])}, or resized"
+            )
+        return (image[0], self.crop, self.crop) if self.crop else image
 
     def draw(self, count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """(count, COLUMNS) in float64 on the CPU, a row for each image.
@@ -64,8 +87,9 @@ class Augment:
         Rows down and columns right, which say where in the padded image the crop lies; flip (0 or 1); code and signed
         magnitude of AutoAugment's first and of its second operation (0 for none); the centre of the hole, down and
         right, as parts of the sides; degrees counter-clockwise; zoom; the view at another scale: its side (1 for
-        none), and how far of its way it is moved, down and right. All are always drawn, so that switching one option
-        leaves the others' draws alone.
+        none), and how far of its way it is moved, down and right; the crop: the part of the shorter side that it
+        shows, and how far of its way it is moved; factors of brightness, contrast and saturation. All are always
+        drawn, so that switching one option leaves the others' draws alone.
         """
         return self.choose(self.uniform(count, generator, outside=outside))
 
@@ -78,7 +102,8 @@ class Augment:
         views = torch.rand(count, 4, generator=generator, dtype=torch.float64)
         if not outside:
             views[:, 0] = 1  # which is not below any share
-        return torch.cat([others, views], dim=1)
+        crops = torch.rand(count, 6, generator=generator, dtype=torch.float64)
+        return torch.cat([others, views, crops], dim=1)
 
     def choose(self, uniform: Tensor) -> Tensor:
         """`draw`, from uniform numbers: a batch's, or those of many batches one below the other."""
@@ -95,6 +120,9 @@ class Augment:
         close, far = (least + (most - least) * u[:, 13] for least, most in (_CLOSE, _FAR))
         draws[:, 11] = np.where(u[:, 12] < self.rescaled / 2, close, np.where(u[:, 12] < self.rescaled, far, 1))
         draws[:, 12:14] = u[:, 14:16]
+        draws[:, 14] = 1 - u[:, 16] * self.resized
+        draws[:, 15:17] = u[:, 17:19]
+        draws[:, 17:20] = 1 + (2 * u[:, 19:22] - 1) * self.colour
         return torch.from_numpy(draws)
 
     def apply(self, images: Tensor, draws: Tensor) -> Tensor:
@@ -104,6 +132,7 @@ class Augment:
         """
         if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[1] not in (1, 3):
             raise BadValue(f"augmentation takes uint8 images NCHW, C 1 or 3, not {images.dtype} {tuple(images.shape)}")
+        self.shape((images.shape[1], images.shape[2], images.shape[3]))
         if draws.shape != (len(images), COLUMNS):
             raise Mismatch(f"{len(images)} images take {len(images)} × {COLUMNS} draws, not {tuple(draws.shape)}")
         plan = self.plan(draws, images.shape[2], images.shape[3])
@@ -120,7 +149,8 @@ class Augment:
         """What the draws mean for images of this size: one float64 tensor on the host, a row for each image.
 
         Columns: rows, columns and flip as drawn; two steps of `operations`; top, bottom, left and right end of the
-        hole; cosine and sine of the angle, divided by the zoom; the view as drawn.
+        hole; cosine and sine of the angle, divided by the zoom; the view and the colours as drawn; top and left end and
+        side of the crop, in pixels.
         """
         rows = draws.numpy()
         first = np.floor(rows[:, 7:9] * (height, width)) - self.cutout // 2
@@ -133,7 +163,11 @@ class Augment:
             turns = [(math.radians(degrees), zoom) for degrees, zoom in rows[:, 9:11].tolist()]
             pairs = [(math.cos(angle) / zoom, math.sin(angle) / zoom) for angle, zoom in turns]
             circle = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-        return torch.from_numpy(np.concatenate([rows[:, :3], *steps, hole, circle, rows[:, 11:]], axis=1))
+        side = rows[:, 14:15] * min(height, width) if self.resized else np.full((len(rows), 1), float(self.crop))
+        room = np.array([height, width]) - side
+        corner = room * rows[:, 15:17] if self.resized else np.floor((room + 1) * rows[:, 15:17])
+        columns = [rows[:, :3], *steps, hole, circle, rows[:, 11:14], corner, side, rows[:, 17:]]
+        return torch.from_numpy(np.concatenate(columns, axis=1))
 
     def on_device(self, images: Tensor, plan: Tensor) -> Tensor:
         """`apply` for a plan that lies beside the images, without a word to the host: made for `torch.compile`."""
@@ -151,9 +185,11 @@ class Augment:
 
     def _floats(self, images: Tensor, plan: Tensor) -> Tensor:
         floats = images.to(torch.float32).div_(255)
-        *_, circle, views = torch.split(plan, _PARTS, dim=1)
+        *_, circle, views, squares, colours = torch.split(plan, _PARTS, dim=1)
         if self.degrees or self.scale:
             floats = geometry.turn(floats, circle)
         if self.rescaled:
             floats = geometry.view(floats, views)
-        return floats
+        if self.crop:
+            floats = geometry.crop(floats, squares, self.crop)
+        return jitter(floats, colours) if self.colour else floats

@@ -134,3 +134,19 @@ def smoothed(images: Tensor) -> Tensor:
     means = torch.nn.functional.pad(sums, (width + 1, width + 1)).reshape(pixels.shape)
     pixels[..., 1:-1, 1:-1] = means[..., 1:-1, 1:-1]
     return pixels
+
+
+def jitter(images: Tensor, factors: Tensor) -> Tensor:
+    """Float images after brightness, contrast and saturation times these factors, (n, 3); what leaves [0, 1] is cut."""
+    brightness, contrast, saturation = factors.to(images).T[:, :, None, None, None]
+    images = (images * brightness).clamp_(0, 1)
+    mean = _grey(images).mean(dim=(1, 2, 3), keepdim=True)
+    images = torch.lerp(mean, images, contrast).clamp_(0, 1)
+    return torch.lerp(_grey(images).expand_as(images), images, saturation).clamp_(0, 1)
+
+
+def _grey(images: Tensor) -> Tensor:
+    if images.shape[1] == 1:
+        return images
+    red, green, blue = images.split(1, dim=1)
+    return 0.299 * red + 0.587 * green + 0.114 * blue

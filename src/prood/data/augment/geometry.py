@@ -150,3 +150,18 @@ def view(images: Tensor, views: Tensor) -> Tensor:
     grid = torch.stack([across.expand(-1, height, -1), along.expand(-1, -1, width)], dim=-1)
     seen = grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
     return torch.where(side[:, None] == 1, images, seen)
+
+
+def crop(images: Tensor, squares: Tensor, side: int) -> Tensor:
+    """A square of each float image, resized to `side`×`side`, bilinear; squares: top, left and side in pixels, (n, 3).
+
+    A square of this side that starts at whole pixels is cut out as it is, up to rounding.
+    """
+    height, width = images.shape[2:]
+    top, left, sides = squares.to(images).T[:, :, None, None]
+    steps = (torch.arange(side, device=images.device, dtype=images.dtype) + 0.5) / side
+    y, x = top + sides * steps[:, None], left + sides * steps
+    grid = torch.stack(
+        [(x * (2 / width) - 1).expand(-1, side, -1), (y * (2 / height) - 1).expand(-1, -1, side)], dim=-1
+    )
+    return grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)

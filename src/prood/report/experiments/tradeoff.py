@@ -40,7 +40,7 @@ def _shift(runner: Runner) -> Content:
     for run, (_, candidates) in found.items():
         chosen = None if auc is None else choose_shift(candidates, auc, tolerance=making.TOLERANCE).shift
         curves[COMBINED[run]] = {"shifts": [asdict(one) for one in candidates], "chosen": chosen}
-    return {"eps": runner.eps, "rule": making.RULE, "baseline": baseline, "curves": curves}
+    return {"eps": runner.eps, "rule": making.RULE.format(by="OE"), "baseline": baseline, "curves": curves}
 
 
 def parts_of(runner: Runner, run: str) -> tuple[nn.Module, Discriminator]:
