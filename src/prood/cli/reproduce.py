@@ -79,8 +79,8 @@ def study(
         raise BadValue("--fast makes two models in turn: leave out --model and --jobs, or --fast")
     name, seeds = str(context.info_name), tuple(seed or (0,))
     preset = None if attacks == "none" else attacks
-    made = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
-    runner = studies.Runner(made, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
+    cifar_study = replace(studies.STUDIES[name](), outside=outside, shift=shift, attacks=preset, attacked=attacked)
+    runner = studies.Runner(cifar_study, Path("runs"), results, seeds, own_shifts=True, training=True, device=device)
     # Folders of their own: what is trained against something else, and, with --fast, 'prood' with the recipe's shift.
     kind = name + (f"@{runner.against}" if outside else "") + ("-fast" if fast else "")
     # Runs with other seeds lie below the folder of seed 0, unless a folder is given for a single seed.
@@ -120,12 +120,12 @@ def experiment(
     from prood.report.experiments import EXPERIMENTS
 
     kind = str(context.info_name)
-    known = {one.name: one for one in EXPERIMENTS if one.kind == kind}
+    experiments = {one.name: one for one in EXPERIMENTS if one.kind == kind}
     if name is None:
-        for one in known.values():
+        for one in experiments.values():
             print(f"{one.name:<12} {one.title} ({one.paper})")
-    elif name not in known:
-        raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
+    elif name not in experiments:
+        raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(experiments)}")
     else:
         _perform(context.params, kind)
 

@@ -211,16 +211,16 @@ class Monitor:
 
     def _take_over(self, file: Path, asked: float | None) -> None:
         try:
-            told = json_of(content(file, _LARGEST))
-            fits = told["format"] == _FORMAT and told["calibration"] == _digest(self.calibration)
-            seen, self._accepted, self.seed = (_whole(told[name]) for name in ("seen", "accepted", "seed"))
-            self._at = [None if one is None else _whole(one) for one in told["alarms"]]
-            self._now, kept = [_number(one) for one in told["now"]], _number(told["false_alarms"])
+            state = json_of(content(file, _LARGEST))
+            fits = state["format"] == _FORMAT and state["calibration"] == _digest(self.calibration)
+            seen, self._accepted, self.seed = (_whole(state[name]) for name in ("seen", "accepted", "seed"))
+            self._at = [None if one is None else _whole(one) for one in state["alarms"]]
+            self._now, kept = [_number(one) for one in state["now"]], _number(state["false_alarms"])
             self._shift, self._promise = (
-                _capital(told["shift"], P_WAYS, seen),
-                _capital(told["promise"], REJECTION_WAYS, seen),
+                _capital(state["shift"], P_WAYS, seen),
+                _capital(state["promise"], REJECTION_WAYS, seen),
             )
-            counts = [_whole(one) for one in told["counts"]]
+            counts = [_whole(one) for one in state["counts"]]
             if fits and not (len(counts) == len(self.counts) and sum(counts) == seen and 0 < kept < 1):
                 raise ValueError("its counts do not add up")
             if len(self._at) != 2 or len(self._now) != 2 or self._accepted > seen:

@@ -107,9 +107,9 @@ def _more(published: Published) -> str:
     for eps in published.radii:
         found = [one.gauc for name in published.sets if (one := published.best("gauc", name, eps))]
         if eps > RADIUS and not math.isclose(eps, RADIUS) and found:
-            told = f"the guaranteed AUC lies between {percent(min(found))} and {percent(max(found))}, by test set"
-            told = "next to nothing is proved" if max(found) < NOTHING else told
-            text += f"- At ε = {radius_text(eps)} {told}.\n"
+            guaranteed = f"the guaranteed AUC lies between {percent(min(found))} and {percent(max(found))}, by test set"
+            guaranteed = "next to nothing is proved" if max(found) < NOTHING else guaranteed
+            text += f"- At ε = {radius_text(eps)} {guaranteed}.\n"
     return text
 
 

@@ -113,9 +113,9 @@ def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:
     rows = paper_rows(groups[0].inside, groups[0].outside, eps, metrics)
     lines = [["model", "Acc", *map(escaped, sets), *(["certified by"] if kind == "auc" else [])]]
     for group in groups:
-        here = group.evaluated(sets, eps)
-        several = len(here.members) > 1
-        lines.append(line(_name(here), here, len(here.members)))
+        evaluated = group.evaluated(sets, eps)
+        several = len(evaluated.members) > 1
+        lines.append(line(_name(evaluated), evaluated, len(evaluated.members)))
         same = [one for one in rows if one.title == group.title]
         same.sort(key=lambda one: (one.table["runs"] > 1) == several)  # means beside means, single runs beside such
         lines += [line(f"↳ *{one.name}*", one) for one in same[-1:]]

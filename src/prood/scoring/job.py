@@ -89,13 +89,13 @@ class Job:
         manifest = out / MANIFEST
         _check(out, request)
         with locked(manifest):
-            there = _read(manifest)
-            if there is not None and there.get("identity") != identity:
-                raise Mismatch(f"{out} holds {_difference(there, facts)}: give another --out")
-            if there is None:
+            stored = _read(manifest)
+            if stored is not None and stored.get("identity") != identity:
+                raise Mismatch(f"{out} holds {_difference(stored, facts)}: give another --out")
+            if stored is None:
                 facts |= {"identity": identity} | _plan(out, request, parts, detector.shape)
                 write_text(manifest, json.dumps(facts, indent=1))
-        return cls(out, identity, scorer.fingerprint, _pieces(out, (there or facts).get("plan")))
+        return cls(out, identity, scorer.fingerprint, _pieces(out, (stored or facts).get("plan")))
 
     @property
     def known(self) -> int | None:

@@ -134,8 +134,8 @@ def at_point(model: ProoD, samples: Sequence[Pairs], point: str) -> tuple[ProoD,
     gate = gate_from(samples[0], shift, schedule)
     if not gate.knots:
         return model, 0.0
-    made = Gated(model.classifier, model.discriminator, gate, shift).to(model.shift.device).eval()
-    return made, schedule.provable
+    model_with_gate = Gated(model.classifier, model.discriminator, gate, shift).to(model.shift.device).eval()
+    return model_with_gate, schedule.provable
 
 
 def gate_from(sample: Pairs, shift: float, schedule: Schedule) -> Gate:

@@ -118,10 +118,10 @@ class Study:
     private: bool = False
 
     def node(self, name: str) -> Node:
-        known = {node.name: node for node in self.nodes}
-        if name not in known:
-            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(known)}")
-        return known[name]
+        nodes = {node.name: node for node in self.nodes}
+        if name not in nodes:
+            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(nodes)}")
+        return nodes[name]
 
     @property
     def rows(self) -> dict[str, Node]:

@@ -187,9 +187,9 @@ def still_holds(site: Site, discriminator: str, seed: int | None) -> bool:
     if not file.is_file():
         return False
     content = published.read_json(file)
-    shifts, known = tuple(one.get("shift") for one in content.get("candidates", ())), content.get("weights", {})
-    here = [run for run in (site.study.shift_by, discriminator) if run is not None and site.has(run, seed)]
-    return shifts == SHIFTS and all(known.get(run) == site.weights(run, seed) for run in here)
+    shifts, weights = tuple(one.get("shift") for one in content.get("candidates", ())), content.get("weights", {})
+    runs = [run for run in (site.study.shift_by, discriminator) if run is not None and site.has(run, seed)]
+    return shifts == SHIFTS and all(weights.get(run) == site.weights(run, seed) for run in runs)
 
 
 # What is measured

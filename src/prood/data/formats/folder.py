@@ -165,8 +165,8 @@ def find_pictures(root: Path, *parts: str) -> Names:
 
 def listed(root: Path, names: list[str], source: Path) -> Names:
     """The pictures of a published list, all of which must be there."""
-    there = set(find_pictures(root))
-    if missing := [name for name in names if name not in there]:
+    existing = set(find_pictures(root))
+    if missing := [name for name in names if name not in existing]:
         raise NotFound(f"{source} lists {missing[0]} ({len(missing)} missing of {len(names)}), which {root} lacks")
     if not names:
         raise NotFound(f"{source} lists no pictures")

@@ -22,8 +22,8 @@ COMBINED = {BASELINE: "OE's classifier", "prood": "ProoD's classifier"}
 
 def _shift(runner: Runner) -> Content:
     """By the AUC of OE, the classifier that shifts are chosen with."""
-    here = [run for run in COMBINED if (runner.has(run) and runner.has("discriminator")) or runner.may_train]
-    runner.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here)
+    runs = [run for run in COMBINED if (runner.has(run) and runner.has("discriminator")) or runner.may_train]
+    runner.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in runs)
     found = {
         run: sweep(
             *parts_of(runner, run),
@@ -32,7 +32,7 @@ def _shift(runner: Runner) -> Content:
             making.SHIFTS,
             device=processes.device(runner.device),
         )
-        for run in here
+        for run in runs
     }
     auc, candidates = found.get(BASELINE, (None, []))
     baseline = {} if auc is None else {"auc": auc, "accuracy": candidates[0].accuracy}

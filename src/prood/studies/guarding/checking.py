@@ -24,8 +24,8 @@ def check_classifier(runner: Runner) -> None:
         logits = torch.cat([model(images.floats(some).to(device)).cpu() for some in rows])
     labels = images.labels_of(logits.shape[1])
     right = float((logits.argmax(1).numpy() == (images.labels if labels is None else labels).numpy()).mean())
-    said = f"the classifier alone names {right:.1%} of {len(images):,} held-back images right"
-    runner.console.print(said, highlight=False)
+    sentence = f"the classifier alone names {right:.1%} of {len(images):,} held-back images right"
+    runner.console.print(sentence, highlight=False)
     if right < (1 + 1 / logits.shape[1]) / 4:
         fault = f"the classifier names only {right:.1%} of the held-back images right"
         folders = images.classes or ()
