@@ -17,17 +17,17 @@ class GuardTable(Options):
     mean: tuple[float, ...] = option(
         (), "what the classifier subtracts from each channel, if not what it says itself", low=-1e9
     )
-    std: tuple[float, ...] = option((), "what it then divides each channel by", above=True)
-    image: tuple[int, ...] = option((), "images that the guarded classifier takes: channels, height, width", low=1)
-    factor: int = option(1, "g averages squares of this side first, and is trained on images averaged down", low=1)
+    std: tuple[float, ...] = option((), "standard deviation that then divides each channel", above=True)
+    image: tuple[int, ...] = option((), "images of the guarded classifier: channels, height, width", low=1)
+    factor: int = option(1, "side of the squares that g averages first; it is trained on averaged images", low=1)
     accept: float = option(0.95, "share of the in-distribution to accept", high=1, above=True)
-    level: float = option(0.95, "confidence of the calibration", high=1, above=True)
-    provable: str = option("default", "share of the false rejections that g spends, or a point: default, strong")
+    level: float = option(0.95, "confidence in that share", high=1, above=True)
+    provable: str = option("default", "share of the false rejections given to g, or a point: default, strong")
     shares: tuple[float, ...] = option(
         (0.15, 0.2, 0.15), "of inside: held back for choices, for calibration, for the test"
     )
-    most: int = option(1000, "images at most of each part but the one that is trained on", low=1)
-    images: int = option(50_000, "images of each folder to use at most, chosen by the seed", low=1)
-    attacked: int = option(20, "test outliers that are attacked; 0 for none")
-    minutes: float = option(10.0, "the whole of it is planned for this time", above=True)
-    seed: int = option(0, "of the parts that the images are divided into", high=2**32 - 1)
+    most: int = option(1000, "maximum images in each part except the training part", low=1)
+    images: int = option(50_000, "maximum images from each folder, chosen by the seed", low=1)
+    attacked: int = option(20, "test outliers to attack; 0 for none")
+    minutes: float = option(10.0, "minutes for everything", above=True)
+    seed: int = option(0, "seed for dividing the images into parts", high=2**32 - 1)
