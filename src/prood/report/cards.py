@@ -103,7 +103,8 @@ def _more(published: Published) -> str:
         worst, best = (f"{escaped(name)} ({percent(clean[name])})" for name in (low, high))
         text += f"- How well it detects depends on what comes: AUC is lowest on {worst} and highest on {best}.\n"
     if published.outside in published.sets:
-        text += f"- Of {escaped(published.outside)} it saw the training images: a set that it has not seen is harder.\n"
+        outliers = escaped(published.outside)
+        text += f"- The training images of {outliers} were its outliers, so expect worse on unseen kinds.\n"
     for eps in published.radii:
         found = [one.gauc for name in published.sets if (one := published.best("gauc", name, eps))]
         if eps > RADIUS and not math.isclose(eps, RADIUS) and found:

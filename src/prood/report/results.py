@@ -87,10 +87,10 @@ def _section(groups: list[Group]) -> list[str]:
         parts += [title, VERDICTS, _table(groups, sets, eps, "proved")]
     parts += _by_method(groups, sets, radii)
     if outside in sets:
-        parts.append(f"Of {escaped(outside)} the models saw the training images, and are tested on the others.")
+        parts.append(f"The training images of {escaped(outside)} were the models' outliers; tests use others.")
     files = {set_name(one.outside): one.outside for each in members for one in each.evaluations if ":" in one.outside}
     if read := [f"{escaped(name)} from `{files[name]}`" for name in sets if name in files]:
-        parts.append(f"Sets that were not taken under their own name: {', '.join(read)}.")
+        parts.append(f"Sets that were read under another name: {', '.join(read)}.")
     return parts
 
 

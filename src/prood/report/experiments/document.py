@@ -84,7 +84,7 @@ def _section(
         parts.append(experiment.section(document["content"]).strip())
         notes, models = list(document["notes"]), document["models"].items()
         if anew := ", ".join(name for name, weights in models if weights not in published.get(name, {weights})):
-            notes.append(f"Of models that were trained anew since then, and have other results now: {anew}")
+            notes.append(f"Models that were trained again since then, with other results now: {anew}")
         parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
         where = f" on {escaped(document['hardware'])}, {document['seconds']:g} s"
         origin = f"{code(document['command'])}{', from published results' if experiment.view else where}"

@@ -81,13 +81,13 @@ def _seeds(runner: Runner) -> Content:
     ]
     content = table(runner, nodes, seeds=runner.seeds)
     if single := [row["title"] for row in content["rows"] if len(row["seeds"]) == 1]:
-        runner.notes.append(f"Of one seed so far, and so without a deviation: {'; '.join(single)}.")
+        runner.notes.append(f"One seed so far, hence no deviation: {'; '.join(single)}.")
     return content
 
 
 def _seeds_section(content: Content) -> str:
     text = section(content, others=("Plain", "OE", "ProoD-Disc", "ProoD"), runs=5)
-    return f"{text}\n\n“(2)” is said of a mean of fewer seeds than its row names; what is of a single one has no ±."
+    return f"{text}\n\n“(2)” marks a mean over fewer seeds than the row names; a single seed has no ±."
 
 
 _MAIN = (
