@@ -226,7 +226,7 @@ def _read_sheets(name: str, split: str) -> ImageSet:
     try:
         stats = [(file.name, file.stat()) for file in mosaic.files(path)]
     except OSError as error:
-        raise NoAccess(f"cannot read the sheets in {path}: {error.strerror or error}") from error
+        raise NoAccess(f"cannot read the sheets in {path} ({error.strerror or error}): check permissions") from error
     return _kept_sheets(name, path, tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats))
 
 

@@ -226,7 +226,7 @@ class Monitor:
             if len(self._at) != 2 or len(self._now) != 2 or self._accepted > seen:
                 raise ValueError("its numbers do not fit each other")
         except OSError as error:
-            raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+            raise NoAccess(f"cannot read {file} ({error.strerror}): check its permissions") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"{file} is not the state of a monitor ({error!r:.80}): remove it to start over") from None
         if not fits:

@@ -173,7 +173,7 @@ def _pieces(out: Path, digest: Any) -> tuple[Piece, ...]:
     except FileNotFoundError:
         raise Damaged(f"{out} has lost its {INSIDE}/plan.json: give another --out") from None
     except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {file} ({error.strerror}): check its permissions") from None
     if hashlib.sha256(plan).hexdigest() != digest:
         raise Damaged(f"{file} is not the plan that {MANIFEST} tells of: give another --out")
     return tuple(Piece(*values) for values in json_of(plan))
@@ -198,7 +198,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise NoAccess(f"cannot read {path}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {path} ({error.strerror}): check its permissions") from None
     except ValueError as error:
         raise Damaged(f"{path} is damaged ({error}): give another --out") from None
 

@@ -34,7 +34,7 @@ TOLERANCE = 0.001
 """A shift is good enough if it costs less AUC than this, about what two trainings of OE differ by."""
 RULE = (
     f"the highest GAUC among the shifts that cost less than {100 * TOLERANCE:g} points of OE's AUC, "
-    "else the highest AUC; on held-back training images"
+    "else the highest AUC; on held-out training images"
 )
 ACCEPT = 0.95
 """The share of the in-distribution that a shipped model accepts."""
@@ -68,7 +68,7 @@ def make(site: Site, node: Node, seed: int | None) -> None:
 
 
 def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
-    """A joint model in half precision, with the node's gate and the threshold that accepts 95% of held-back images."""
+    """A joint model in half precision, with the node's gate and the threshold that accepts 95% of held-out images."""
     before, run = site.place(part, seed), site.place(node.name, seed)
     model, about = load(before, device=processes.device(site.device))
     model = rounded(model)
@@ -91,7 +91,7 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
 
 
 def _samples(site: Site, model: ProoD, inside: ImageSet, outside: ImageSet) -> list[Pairs]:
-    """What a gate is fitted on: held-back images, and of each broad set that can be read twice as many."""
+    """What a gate is fitted on: held-out images, and of each broad set that can be read twice as many."""
     sets = {outside.name: outside}
     for name in site.study.broad:
         try:

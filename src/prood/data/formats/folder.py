@@ -127,7 +127,7 @@ def _sizes(root: Path, files: Names) -> Tensor:
     try:
         return torch.tensor([os.stat(os.path.join(root, name)).st_size for name in files])
     except OSError as error:
-        raise NoAccess(f"cannot read the image {error.filename}: {error.strerror}") from error
+        raise NoAccess(f"cannot read the image {error.filename} ({error.strerror}): check its permissions") from error
 
 
 def _stat(root: Path, name: str) -> tuple[int, int, int]:
