@@ -194,8 +194,10 @@ def _recipe(
         found = look(asked)
         console.print(str(found), highlight=False, markup=False, soft_wrap=True)
         if found.outside is None:
-            said = "without --outside, patterns, noise and pieces of your own images stand in for other things: expect "
-            console.print(said + "far fewer photographs to be rejected, and hardly any provably", soft_wrap=True)
+            warning = (
+                "without --outside, patterns, noise and pieces of your own images stand in for other things: expect "
+            )
+            console.print(warning + "far fewer photographs to be rejected, and hardly any provably", soft_wrap=True)
         recipe, estimate = plan(asked, found, processes.device(device))
         console.print(f"plan: {estimate}", highlight=False, markup=False, soft_wrap=True)
     write_text(file, explain_recipe(recipe) + "\n")
@@ -230,20 +232,20 @@ def _changed(asked: Asked, before: Recipe) -> list[str]:
 
 def _parts(folder: Path, recipe: Recipe, console: Console) -> Parts:
     images, table = folder / IMAGES, table_of(recipe)
-    known = read_parts(images)
-    if known is None:
+    parts = read_parts(images)
+    if parts is None:
         outside = None if recipe.data.outside.startswith("made:") else recipe.data.outside
         asked = Asked(recipe.data.inside, outside, damaged=recipe.data.damaged)
         found = sets(asked, (table.image[0], table.image[1], table.image[2]))
-        known = make_parts(images, found.inside, found.outside, table)
-    console.print(f"parts: {known}, by seed {table.seed}", highlight=False, markup=False, soft_wrap=True)
-    return known
+        parts = make_parts(images, found.inside, found.outside, table)
+    console.print(f"parts: {parts}, by seed {table.seed}", highlight=False, markup=False, soft_wrap=True)
+    return parts
 
 
 def _finished(runner: Runner, folder: Path, recipe: Recipe) -> Guarded:
     """The report, the card and the facts, from what was measured."""
-    made = recipe.data.outside.startswith("made:")
-    facts = facts_of(runner, folder, made=made)
+    generated = recipe.data.outside.startswith("made:")
+    facts = facts_of(runner, folder, made=generated)
     results = read_results(folder)
     assert results is not None
     write_text(folder / FACTS, json.dumps(asdict(facts) | {"verdict": facts.paragraph()}, indent=1) + "\n")

@@ -26,6 +26,14 @@ def test_pages(page: str) -> None:
     assert long_lines(text) == []
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in WRITTEN if page.startswith("docs/") and "/reference/" not in page and "index" not in page]
+)
+def test_a_page_opens_with_what_its_reader_will_be_able_to_do(page: str) -> None:
+    first = next(text for text in paragraphs((ROOT / page).read_text(encoding="utf-8")) if text)
+    assert first.startswith("After this page you ")
+
+
 def helps() -> Iterator[tuple[str, str]]:
     def of(command: object, words: list[str]) -> Iterator[tuple[str, str]]:
         yield " ".join(words), getattr(command, "help", "") or ""

@@ -81,7 +81,7 @@ def test_our_row_stands_above_the_papers(tmp_path):
         *("OE", "EB", "ATOM", "ACET", "GOOD80", "GOOD100", "ProoD-Disc", "ProoD", "ProoD-S", "Robust", "Robust-ProoD")
     ]
     assert "GAUC by the method that proves it" not in found
-    assert "Of cifar100 the models saw the training images" in results_page(tmp_path)
+    assert "The training images of cifar100 were the models' outliers" in results_page(tmp_path)
 
 
 def test_what_stands_for_openimages_is_compared_with_openimages(tmp_path):
@@ -350,8 +350,8 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(published, f, g):
     assert "At ε = 0.01 the" not in text
     nearer = replace(one, evaluations=tuple(replace(found, eps=0.001) for found in one.evaluations))
     assert "the guaranteed AUC lies between" not in card(nearer, about)
-    assert "it saw the training images" not in text
-    assert "Of dark it saw the training images" in card(replace(one, outside="dark"), about)
+    assert "were its outliers" not in text
+    assert "The training images of dark were its outliers" in card(replace(one, outside="dark"), about)
     assert f"Accuracy: {100 * found.accuracy:.1f}%." in text
     for said in ("ℓ∞", "any order of summation", "Krizhevsky (2009)", "withdrew", "`prood train prood`", "Seed 3"):
         assert said in text

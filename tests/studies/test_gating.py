@@ -1,4 +1,4 @@
-"""Schedules that are fitted on held-back images: prices are kept, proofs are gained, and what cannot be is refused."""
+"""Schedules that are fitted on held-out images: prices are kept, proofs are gained, and what cannot be is refused."""
 
 import numpy as np
 import pytest

@@ -85,11 +85,11 @@ class Squares:
     def __init__(self, search: Search, owner: Tensor, side: int, queries: list[int]) -> None:
         self.search, self.side, self.first = search, side, queries[0]
         channels, height, width = search.images.shape[1:]
-        there = search.images.device
-        query = torch.arange(queries[0], queries[-1] + 1, device=there)
+        device = search.images.device
+        query = torch.arange(queries[0], queries[-1] + 1, device=device)
         key = draws.keys(search.keys(owner, _SQUARE)[:, None], query)
         # One stream a query: two numbers for the place, two for a step inside, and one for the sign of each channel.
-        numbers = draws.uniform(key[..., None], torch.arange(4 + channels, device=there))
+        numbers = draws.uniform(key[..., None], torch.arange(4 + channels, device=device))
         self.owner, self.numbers, self.up = owner, numbers[..., :4], numbers[..., 4:] < 0.5
         self.low, self.high = search.low[owner], search.high[owner]
         self.down, self.across = (covered(numbers[..., axis], (height, width)[axis], side) for axis in (0, 1))

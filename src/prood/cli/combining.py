@@ -110,9 +110,9 @@ def combine(
     threshold = threshold_for(calibrate, accept, level, provable, outside)
     if threshold is not None:
         threshold.check(discriminator)
-    said = None if options == WrapOptions() else options
-    made = training.combine(name, discriminator, run, shift=chosen, options=said)
-    _show(made, discriminator)
+    given = None if options == WrapOptions() else options
+    model = training.combine(name, discriminator, run, shift=chosen, options=given)
+    _show(model, discriminator)
     print(f"wrote {run}")
     set_threshold(threshold, run, device)
 

@@ -33,8 +33,8 @@ def committee(
     from prood.studies.committees import make_committee
 
     shares = None if share is None else [_number(one) for one in separated(share)]
-    made = make_committee(discriminator, run, inside=inside, shares=shares, device=device)
-    print(f"wrote {run}: {len(made.pairs())} members, g never exceeds {made.ceiling:.4g}")
+    whole = make_committee(discriminator, run, inside=inside, shares=shares, device=device)
+    print(f"wrote {run}: {len(whole.pairs())} members, g never exceeds {whole.ceiling:.4g}")
 
 
 def _number(text: str) -> float:

@@ -79,10 +79,10 @@ def guard(
     from prood import guarding
 
     choices, shown = _choices(locals()), console()
-    made = guarding.guard(
+    verdict = guarding.guard(
         classifier, inside=inside, outside=outside, run=run, recipe=recipe, device=device, console=shown, **choices
     )
-    shown.print(f"\n{made}\n", highlight=False, markup=False, soft_wrap=True)
+    shown.print(f"\n{verdict}\n", highlight=False, markup=False, soft_wrap=True)
     shown.print(
         f"report: {run / guarding.REPORT}   card: {run / guarding.CARD}   use it: prood serve {run}", soft_wrap=True
     )

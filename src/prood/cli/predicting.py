@@ -61,10 +61,10 @@ def predict(
         elif one.answer is None:
             table.add_row(escape(one.image), "–", "–", "–", "–", escape(f"error: {one.error}"))
         else:
-            said = one.answer
-            accepted = "–" if said.accepted is None else "yes" if said.accepted else "no"
-            numbers = f"{said.confidence:.4f}", f"{said.p_in:.4f}"
-            table.add_row(escape(one.image), escape(said.name), *numbers, accepted, said.reason or "")
+            answer = one.answer
+            accepted = "–" if answer.accepted is None else "yes" if answer.accepted else "no"
+            numbers = f"{answer.confidence:.4f}", f"{answer.p_in:.4f}"
+            table.add_row(escape(one.image), escape(answer.name), *numbers, accepted, answer.reason or "")
     if not (as_json or as_csv):
         print(f"threshold: {threshold_words(detector.threshold, detector.accept)}")
         console().print(table)

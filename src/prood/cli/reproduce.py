@@ -133,12 +133,12 @@ def experiment(
     from prood.report.experiments import EXPERIMENTS
 
     kind = str(context.info_name)
-    known = {one.name: one for one in EXPERIMENTS if one.kind == kind}
+    experiments = {one.name: one for one in EXPERIMENTS if one.kind == kind}
     if name is None:
-        for one in known.values():
+        for one in experiments.values():
             print(f"{one.name:<12} {one.title} ({one.paper})")
-    elif name not in known:
-        raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(known)}")
+    elif name not in experiments:
+        raise UnknownName(f"there is no {kind} {name!r}: choose one of {', '.join(experiments)}")
     else:
         _perform(context.params, kind)
 

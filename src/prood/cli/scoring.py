@@ -103,8 +103,8 @@ def carry_out(request: Request, out: Path, where: Engine) -> None:
 
 def _sources(given: list[str]) -> list[str]:
     for source in given:
-        known = ":" in source or not ("/" in source or Path(source).suffix)  # it may be an image set
-        if not known and not exists(source):
+        may_be_a_set = ":" in source or not ("/" in source or Path(source).suffix)
+        if not may_be_a_set and not exists(source):
             raise NotFound(f"there is no file or folder {source}: check its path")
     return given
 

@@ -79,17 +79,20 @@ def _price(run: Path, about: "Metadata") -> list[RenderableType]:
     from prood.evaluation.price import at_shares, at_threshold, priced
     from prood.evaluation.words import MISSING, percent, radius_text
 
-    known = priced(run)
-    if not known:
+    prices = priced(run)
+    if not prices:
         return []
-    points, here = at_shares(known), [] if about.threshold is None else at_threshold(known, about.threshold)
+    points, threshold_points = (
+        at_shares(prices),
+        [] if about.threshold is None else at_threshold(prices, about.threshold),
+    )
     radii = list(dict.fromkeys(one.eps for one in points))
     attacked = any(one.attacked is not None for one in points)
     kinds = "rejected / under attack / provably" if attacked else "rejected / provably"
     table = Table("accepted", *(f"ε = {radius_text(eps)}: {kinds}" for eps in radii), box=None)
     rows = [[one for one in points if one.accepted == share] for share in dict.fromkeys(one.accepted for one in points)]
-    for row in [*rows, here] if here else rows:
-        share = f"{percent(row[0].accepted)}%" + (" (the threshold)" if row is here else "")
+    for row in [*rows, threshold_points] if threshold_points else rows:
+        share = f"{percent(row[0].accepted)}%" + (" (the threshold)" if row is threshold_points else "")
         shares = [(one.rejected, *([one.attacked] if attacked else []), one.proved) for one in row]
         cells = (" / ".join(MISSING if part is None else f"{percent(part)}%" for part in one) for one in shares)
         table.add_row(share, *cells)

@@ -49,8 +49,8 @@ def recipes(
     if name is not None:
         shown.print(explain_recipe(load_recipe(name, module or ())), markup=False, highlight=False, soft_wrap=True)
         return
-    for known in recipe_names():
-        shown.print(f"[bold]{known}[/]\n  {load_recipe(known).description}\n", highlight=False)
+    for recipe_name in recipe_names():
+        shown.print(f"[bold]{recipe_name}[/]\n  {load_recipe(recipe_name).description}\n", highlight=False)
     shown.print("'prood recipes NAME' explains every key of one.", highlight=False)
 
 

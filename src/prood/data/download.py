@@ -85,9 +85,9 @@ def _persist(url: str, part: Path, moved: Moved) -> None:
 
 def _attempt(url: str, part: Path, moved: Moved) -> None:
     """One request, for what is missing if there is a part and the server's word for which file it is a part of."""
-    here, tag = _size(part), part.with_suffix(".tag")
-    known = tag.read_text() if here and tag.exists() else ""
-    asked = {"Range": f"bytes={here}-", "If-Range": known} if known else {}
+    size, tag = _size(part), part.with_suffix(".tag")
+    stored_tag = tag.read_text() if size and tag.exists() else ""
+    asked = {"Range": f"bytes={size}-", "If-Range": stored_tag} if stored_tag else {}
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=_HEADERS | asked), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
@@ -104,24 +104,24 @@ def _attempt(url: str, part: Path, moved: Moved) -> None:
         total = _number(response.headers.get("Content-Length"))
         if asked and response.status == 206:
             span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-            if span is None or int(span[1]) != here:
+            if span is None or int(span[1]) != size:
                 part.unlink()
                 return _attempt(url, part, moved)
             total = _number(span[2])
         else:
-            here = 0
-        with part.open("ab" if here else "wb") as file:
-            if not here:  # only now that the old bytes are gone
+            size = 0
+        with part.open("ab" if size else "wb") as file:
+            if not size:  # only now that the old bytes are gone
                 # What If-Range may carry. A weak ETag may not; without either, a broken download starts again.
                 etag = response.headers.get("ETag", "")
                 tag.write_text(etag if etag.startswith('"') else response.headers.get("Last-Modified", ""))
-            moved(here, total)
+            moved(size, total)
             while chunk := _read(response):
                 file.write(chunk)
-                here += len(chunk)
-                moved(here, total)
-    if total is not None and here != total:
-        raise _Broken(f"it ended at byte {here:,} of {total:,}", reached=True)
+                size += len(chunk)
+                moved(size, total)
+    if total is not None and size != total:
+        raise _Broken(f"it ended at byte {size:,} of {total:,}", reached=True)
     return None
 
 

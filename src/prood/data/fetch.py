@@ -157,8 +157,8 @@ def _put(unpacked: Path, path: Path, old: Path) -> None:
 
 def _check_space(folder: Path, needed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    there = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    stored = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     free = shutil.disk_usage(folder).free
-    if free + there < needed:
+    if free + stored < needed:
         room = f"{free / 1e9:,.1f} GB of disk space left and {needed / 1e9:,.1f} GB are needed"
         raise NoAccess(f"{folder} has {room}: make room, or set PROOD_DATA to a folder elsewhere")

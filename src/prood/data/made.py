@@ -182,9 +182,9 @@ def _shuffled(image: Tensor, random: torch.Generator) -> Tensor:
     order = torch.randperm(pieces**2, generator=random).tolist()
     if order == sorted(order):
         order = order[::-1]
-    made = image.clone()
+    changed = image.clone()
     for place, piece in enumerate(order):
         top, left = place // pieces * high, place % pieces * wide
         above, beside = piece // pieces * high, piece % pieces * wide
-        made[:, top : top + high, left : left + wide] = image[:, above : above + high, beside : beside + wide]
-    return made
+        changed[:, top : top + high, left : left + wide] = image[:, above : above + high, beside : beside + wide]
+    return changed

@@ -129,8 +129,8 @@ def names() -> tuple[Source, ...]:
     except OSError:
         folders = []
     own = [_own(name) for name in folders]
-    known = [entry.source for entry in (*_REGISTRY.values(), *own) if entry is not None]
-    return tuple(sorted(known, key=lambda source: source.name))
+    sources = [entry.source for entry in (*_REGISTRY.values(), *own) if entry is not None]
+    return tuple(sorted(sources, key=lambda source: source.name))
 
 
 def find(name: str) -> Source:
@@ -210,8 +210,8 @@ def open_set(
     except ProodError as error:
         if not sheets:
             raise
-        there = ", ".join(f"{key}:{split}" for split in sheets)
-        raise UnknownName(f"{error} (of {there} there are sheets, of {key}:{wanted} there are none)") from error
+        sheet_names = ", ".join(f"{key}:{split}" for split in sheets)
+        raise UnknownName(f"{error} (of {sheet_names} there are sheets, of {key}:{wanted} there are none)") from error
 
 
 def _sheet_splits(name: str) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def _read_sheets(name: str, split: str) -> ImageSet:
     try:
         stats = [(file.name, file.stat()) for file in mosaic.files(path)]
     except OSError as error:
-        raise NoAccess(f"cannot read the sheets in {path}: {error.strerror or error}") from error
+        raise NoAccess(f"cannot read the sheets in {path} ({error.strerror or error}): check permissions") from error
     return _kept_sheets(name, path, tuple((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats))
 
 

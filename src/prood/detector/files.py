@@ -89,7 +89,7 @@ def calibration(path: Path | str, model: nn.Module) -> Calibration | None:
         sound = scores.ndim == 1 and 1 <= found.index <= len(scores) and bool((np.diff(scores) >= 0).all())
         sound = sound and scores[found.index - 1] == found.score and isinstance(found.threshold, float)
     except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {file} ({error.strerror}): check its permissions") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"cannot read {file} ({error!r}): calibrate the detector again") from None
     if not sound:

@@ -77,8 +77,8 @@ def _rows(images: Images, shape: Shape) -> Iterable[_Row]:
         return [row for one in images for row in _rows(one, shape)]
     if isinstance(images, Iterable | Dataset) and not isinstance(images, bytes | bytearray):
         return (row for item in items_of(images) for row in _rows(parts(item)[0], shape))
-    known = "tensors, arrays, Pillow images, paths, image sets, lists of these, or an iterable of batches"
-    raise BadValue(f"images come as {known}, not as {type(images)}")
+    accepted = "tensors, arrays, Pillow images, paths, image sets, lists of these, or an iterable of batches"
+    raise BadValue(f"images come as {accepted}, not as {type(images)}")
 
 
 def _channels_first(array: NDArray[Any], shape: Shape) -> list[_Row]:

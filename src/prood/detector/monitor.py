@@ -213,25 +213,25 @@ class Monitor:
 
     def _take_over(self, file: Path, asked: float | None) -> None:
         try:
-            told = json_of(content(file, _LARGEST))
-            if told.pop("sha256", None) not in (None, _sha256(told)):  # older files have none
+            state = json_of(content(file, _LARGEST))
+            if state.pop("sha256", None) not in (None, _sha256(state)):  # older files have none
                 raise ValueError("its checksum differs")
-            fits = told["format"] == _FORMAT and told["calibration"] == _digest(self.calibration)
-            seen, self._accepted, self.seed = (_whole(told[name]) for name in ("seen", "accepted", "seed"))
-            self._at = [None if one is None else _whole(one) for one in told["alarms"]]
-            self._now, kept = [_number(one) for one in told["now"]], _number(told["false_alarms"])
+            fits = state["format"] == _FORMAT and state["calibration"] == _digest(self.calibration)
+            seen, self._accepted, self.seed = (_whole(state[name]) for name in ("seen", "accepted", "seed"))
+            self._at = [None if one is None else _whole(one) for one in state["alarms"]]
+            self._now, kept = [_number(one) for one in state["now"]], _number(state["false_alarms"])
             self._shift, self._promise = (
-                _capital(told["shift"], P_WAYS, seen),
-                _capital(told["promise"], REJECTION_WAYS, seen),
+                _capital(state["shift"], P_WAYS, seen),
+                _capital(state["promise"], REJECTION_WAYS, seen),
             )
-            counts = [_whole(one) for one in told["counts"]]
+            counts = [_whole(one) for one in state["counts"]]
             if fits and not (len(counts) == len(self.counts) and sum(counts) == seen and 0 < kept < 1):
                 raise ValueError("its counts do not add up")
             counted = [self._accepted, *(one for one in self._at if one is not None)]
             if len(self._at) != 2 or len(self._now) != 2 or max(counted) > seen:
                 raise ValueError("its numbers do not fit each other")
         except OSError as error:
-            raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+            raise NoAccess(f"cannot read {file} ({error.strerror}): check its permissions") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"{file} is not the state of a monitor ({error!r:.80}): remove it to start over") from None
         if not fits:

@@ -74,9 +74,9 @@ class Budget:
         size = f"{most:,}" if most == min(map(len, sets)) else f"up to {most:,}"
         some = "all" if certified is None or certified >= most else f"{certified:,}"
         few = "all" if attacked is None else f"{attacked:,}" if attacked else "none"
-        said = f"of {size} images of each set, {some} are certified and {few} attacked"
+        sentence = f"of {size} images of each set, {some} are certified and {few} attacked"
         within = "" if self.minutes is None else f", for about {self.minutes:g} minutes each"
-        return f"{said}{within}; --minutes, --limit and --attack-limit take more"
+        return f"{sentence}{within}; --minutes, --limit and --attack-limit take more"
 
 
 def _seconds_an_image(score: Score, options: EvaluateOptions, images: ImageSet, eps: float) -> tuple[float, float]:

@@ -103,7 +103,7 @@ def evaluate(
         for name, (images, settings) in missing.items():
             bar.begins(f"{settings['outside']}, ε = {settings['eps']:g}")
             began = time.monotonic()
-            known = _known((*(options.reuse or ()), *stored), score, settings)
+            bounds_of_g = _known((*(options.reuse or ()), *stored), score, settings)
             whole = len(outside[settings["outside"]])
             facts = settings | classified | ({"available": whole} if len(images) < whole else {})
 
@@ -112,10 +112,10 @@ def evaluate(
                 return replace(_evaluation(facts, scores, attack), seconds=seconds, machine=machine(options.place))
 
             if store is None:
-                found[name] = made(*evaluator.run(images, settings["eps"], reference, bar.reaches, known))
+                found[name] = made(*evaluator.run(images, settings["eps"], reference, bar.reaches, bounds_of_g))
                 continue
             shelf = evaluator.shelf(images, store / "scores" / f".{name}")
-            evaluator.measured(images, settings["eps"], reference, bar.reaches, known=known, shelf=shelf)
+            evaluator.measured(images, settings["eps"], reference, bar.reaches, bounds_of_part=bounds_of_g, shelf=shelf)
             with shelf.taken() as parts:
                 if parts is not None:  # else another process is not done yet, and will put them together
                     found[name] = made(*evaluator.together(images, reference, parts, all_of_them=True))

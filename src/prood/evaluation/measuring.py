@@ -74,14 +74,14 @@ class Evaluator:
         eps: float,
         inside: Tensor,
         reached: Callable[[float], None],
-        known: Tensor | None = None,
+        bounds_of_part: Tensor | None = None,
     ) -> tuple[Scores, dict[str, Any]]:
-        """Score, certify and attack the images, given the scores of the in-distribution; what the attack did and cost.
+        """Score, certify and attack the images, given the scores of the in-distribution; returns scores and costs.
 
-        `reached` is told how many images are done, those under attack in parts. `known` are the bounds of the score's
-        part, where they were computed before.
+        `reached` gets the number of finished images; those under attack count in parts. `bounds_of_part` are bounds of
+        the score's part that exist already.
         """
-        return self.together(images, inside, self.measured(images, eps, inside, reached, known=known))
+        return self.together(images, inside, self.measured(images, eps, inside, reached, bounds_of_part=bounds_of_part))
 
     def measured(
         self,
@@ -90,7 +90,7 @@ class Evaluator:
         inside: Tensor,
         reached: Callable[[float], None],
         *,
-        known: Tensor | None = None,
+        bounds_of_part: Tensor | None = None,
         shelf: Shelf | None = None,
     ) -> list[Part]:
         """This process's parts; with a shelf, parts that lie there are reused."""
@@ -101,7 +101,9 @@ class Evaluator:
             part = None if shelf is None else shelf.own(number, rows)
             if part is None:
                 watch = partial(lambda before, passes: reached(before + share * passes), before)
-                part = self._part(images, rows, eps, inside, watch, None if known is None else known[rows])
+                part = self._part(
+                    images, rows, eps, inside, watch, None if bounds_of_part is None else bounds_of_part[rows]
+                )
                 if shelf is not None:
                     shelf.put(number, part)
             parts.append(part)
@@ -116,16 +118,16 @@ class Evaluator:
         eps: float,
         inside: Tensor,
         watch: Callable[[int], None],
-        known: Tensor | None,
+        bounds_of_part: Tensor | None,
     ) -> Part:
         options = self.options
         attack = options.attack
         x = images.floats(rows).to(options.place)
         clean = self.score(x).double()
-        if known is None:
+        if bounds_of_part is None:
             bound = self._bounds(x, eps, watch if attack is None else lambda _: None)
         else:
-            bound = self.score.bound_from(known.to(options.place))
+            bound = self.score.bound_from(bounds_of_part.to(options.place))
         points, attacked, settled = x, clean, torch.zeros_like(clean)
         costs = torch.zeros(3 + len(self._names), dtype=torch.float64)
         if attack is not None:

@@ -57,9 +57,9 @@ def protocols(evaluations: Iterable[Evaluation]) -> list[Protocol]:
     inside = {one.inside: one for one in BENCHMARKS.values()}
     for one in evaluations:
         if one.inside in inside and one.outside in inside[one.inside].outside:
-            known = groups.setdefault((one.model, one.inside), {})
-            if one.outside not in known or one.images >= known[one.outside].images:
-                known[one.outside] = one
+            group = groups.setdefault((one.model, one.inside), {})
+            if one.outside not in group or one.images >= group[one.outside].images:
+                group[one.outside] = one
     return [_protocol(model, inside[name], found) for (model, name), found in groups.items()]
 
 
@@ -76,8 +76,8 @@ def _protocol(model: str, benchmark: Benchmark, found: dict[str, Evaluation]) ->
 
 def _mean(values: tuple[float | None, ...]) -> float | None:
     """None where a set of the group is missing: a mean of others would pass for the protocol's."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if len(numbers) == len(values) else None
 
 
 def _line(group: str, name: str, one: Evaluation | None) -> Line:

@@ -81,9 +81,9 @@ def _mean(eps: float, rows: list[Row]) -> Point:
 
 
 def _by_radius(evaluations: Iterable[Evaluation]) -> Iterator[tuple[float, list[Evaluation]]]:
-    known = list(evaluations)
-    for eps in sorted({one.eps for one in known}):
-        yield eps, [one for one in known if one.eps == eps]
+    listed = list(evaluations)
+    for eps in sorted({one.eps for one in listed}):
+        yield eps, [one for one in listed if one.eps == eps]
 
 
 def _at_share(one: Evaluation, share: float) -> Row:

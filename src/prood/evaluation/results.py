@@ -231,9 +231,9 @@ def _evaluation(values: dict[str, Any], folder: Path) -> Evaluation:
     file = values.get("scores")
     # A summary such as the quickstart's may have been moved away from its scores: the numbers stand without them.
     scores = StoredScores(folder / file) if file and (folder / file).is_file() else None
-    made = Evaluation(**(values | {"scores": scores}))
-    check_kinds(made)
-    return made
+    evaluation = Evaluation(**(values | {"scores": scores}))
+    check_kinds(evaluation)
+    return evaluation
 
 
 def check_kinds(made: Evaluation) -> None:

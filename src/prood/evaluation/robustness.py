@@ -110,10 +110,10 @@ def measured(run: Path, evaluation: Evaluation, device: str | None = None) -> Me
         options: dict[str, Any] = {"attacks": evaluation.attacks, "limit": evaluation.limit, "seed": evaluation.seed}
         robustness = robust_accuracy(model, inside, evaluation.eps, device=target, **options)
     far = far_away(model, inside, outside, seed=evaluation.seed, device=target)
-    made = Measured(evaluation.identity, far, robustness)
+    result = Measured(evaluation.identity, far, robustness)
     if processes.is_main():
-        write_text(run / FILE, json.dumps(asdict(made), indent=2) + "\n")
-    return made
+        write_text(run / FILE, json.dumps(asdict(result), indent=2) + "\n")
+    return result
 
 
 def read_measured(run: Path | str) -> Measured | None:

@@ -74,21 +74,21 @@ def evaluate_run(
     options = replace(options, threshold=about.threshold if options.threshold is None else options.threshold)
     options = replace(options, trained_on=tuple(about.data) or None)
     fitting = fitting_of(about.recipe)
-    known = data.load(inside, split="test", **fitting).numbered_as(about.classes)
+    inside_set = data.load(inside, split="test", **fitting).numbered_as(about.classes)
     damaged = fitting["damaged"]
-    others = {name: part_of(name, known, options.limit, options.seed, damaged) for name in outside}
-    whole = partial(evaluate, model, inside=known, outside=others, eps=eps)
+    others = {name: part_of(name, inside_set, options.limit, options.seed, damaged) for name in outside}
+    whole = partial(evaluate, model, inside=inside_set, outside=others, eps=eps)
     if budget is None:
         return whole(options=options)
-    certified, attacked = budget.shares(model, options, known, len(others), eps)
+    certified, attacked = budget.shares(model, options, inside_set, len(others), eps)
     most = max(map(len, others.values()))
     certified = None if certified is None or certified >= most else certified
     all_of_them = options.attack is None or attacked is None or attacked >= (certified or most)
     if certified:
         options = replace(options, limit=certified)
     if options.console is not None and processes.is_main() and (certified or not all_of_them):
-        said = budget.left_out(certified, None if all_of_them else attacked, list(others.values()))
-        options.console.print(f"{options.name}: {said}", soft_wrap=True, highlight=False, markup=False)
+        sentence = budget.left_out(certified, None if all_of_them else attacked, list(others.values()))
+        options.console.print(f"{options.name}: {sentence}", soft_wrap=True, highlight=False, markup=False)
     if all_of_them:
         return whole(options=options)
     found = whole(options=replace(options, attacks=None))

@@ -24,7 +24,7 @@ class ACET(Adversarial):
     title = "ACET"
     summary = "a classifier that is taught to be unsure in balls around the out-distribution, by attacks"
 
-    weight: float = option(1.0, "of the out-distribution's loss")
+    weight: float = option(1.0, "weight of the out-distribution's loss")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         eps = self.radius(step)

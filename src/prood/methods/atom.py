@@ -33,9 +33,9 @@ class ATOM(Adversarial):
     summary = "a classifier with a reject class, trained on mined adversarial outliers"
     score = NotExtra
 
-    weight: float = option(1.0, "of the outliers' loss")
-    quantile: float = option(0.125, "share of the outliers, the most in-distribution ones, that is skipped", high=1)
-    mined: float = option(0.25, "share of the outliers, the next ones, that is trained on", high=1, above=True)
+    weight: float = option(1.0, "weight of the outliers' loss")
+    quantile: float = option(0.125, "share of the outliers to skip, the most in-distribution ones", high=1)
+    mined: float = option(0.25, "share of the outliers to train on, the next ones", high=1, above=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -36,11 +36,11 @@ class CCU(Objective):
     summary = "a classifier with Gaussian mixtures of both distributions, sure to be unsure far away"
     score = MixtureConfidence
 
-    weight: float = option(1.0, "of the out-distribution's losses")
+    weight: float = option(1.0, "weight of the out-distribution's losses")
     likelihood: float = option(1.0, "weight of the mixtures' log-likelihood, per pixel value")
     components: int = option(100, "Gaussians in each of the two mixtures", low=1)
-    floor: float = option(1e-6, "of the metric's eigenvalues, as a share of the largest", high=1, above=True)
-    fit_images: int = option(10000, "images of each set that metric and mixtures are fitted to before training", low=1)
+    floor: float = option(1e-6, "minimum of the metric's eigenvalues, as a share of the largest", high=1, above=True)
+    fit_images: int = option(10000, "images per set to which metric and mixtures are fitted at first", low=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

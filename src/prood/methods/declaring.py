@@ -89,8 +89,8 @@ def method(name: str) -> type[Method]:
     if name not in METHODS:
         near = get_close_matches(name, METHODS, 1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}? Else " if near else ""
-        known = ", ".join(METHODS)
-        raise UnknownName(f"unknown method {name!r}: {hint}choose one of {known}, or name its module with --module")
+        listed = ", ".join(METHODS)
+        raise UnknownName(f"unknown method {name!r}: {hint}choose one of {listed}, or name its module with --module")
     return METHODS[name]
 
 

@@ -32,10 +32,10 @@ class EB(Objective):
     summary = "a classifier that detects by its energy, with bounds on the energies of both distributions"
     score = Energy
 
-    weight: float = option(0.1, "of the two bounds on the energy")
-    m_in: float = option(-23.0, "energies of the in-distribution above it cost", low=-math.inf)
-    m_out: float = option(-5.0, "energies of the out-distribution below it cost", low=-math.inf)
-    energy_from: float = option(0.0, "the energies count from this epoch on; before it, the cross-entropy alone")
+    weight: float = option(0.1, "weight of the two bounds on the energy")
+    m_in: float = option(-23.0, "in-distribution energies above this cost", low=-math.inf)
+    m_out: float = option(-5.0, "out-distribution energies below this cost", low=-math.inf)
+    energy_from: float = option(0.0, "epoch from which the energies count; before it, only the cross-entropy does")
 
     def __post_init__(self) -> None:
         super().__post_init__()

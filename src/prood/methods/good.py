@@ -37,8 +37,8 @@ class GOOD(Objective):
     score = CertifiedConfidence
 
     eps: float = option(0.01, "radius of the ball around out-distribution images, in the maximum norm", high=1)
-    quantile: float = option(0.8, "share of the batch, the smallest, whose bound counts; of the rest the image", high=1)
-    weight: float = option(1.0, "of the out-distribution's loss, κ")
+    quantile: float = option(0.8, "share of the batch whose bounds count, the smallest; the rest count clean", high=1)
+    weight: float = option(1.0, "weight κ of the out-distribution's loss")
     eps_ramp: float = option(0.0, "epochs over which ε grows linearly from 0")
     kappa_ramp: float = option(0.0, "epochs over which the weight grows linearly from 0")
 

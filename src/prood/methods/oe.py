@@ -21,7 +21,7 @@ class OutlierExposure(Objective):
     title = "OE"
     summary = "outlier exposure, a classifier that is also taught to be unsure on the out-distribution"
 
-    weight: float = option(1.0, "of the out-distribution's loss")
+    weight: float = option(1.0, "weight of the out-distribution's loss")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         inside, outside = separate(model(interlace(batch_in.images, batch_out.images)))

@@ -28,7 +28,7 @@ class SemiJoint(Objective):
     kind = "joint"
     score = JointConfidence
 
-    weight: float = option(1.0, "of the out-distribution's loss")
+    weight: float = option(1.0, "weight of the out-distribution's loss")
 
     def __call__(self, model: ProoD, batch_in: Batch, batch_out: Batch, step: Step) -> Loss:
         images = interlace(batch_in.images, batch_out.images)

@@ -29,7 +29,7 @@ class Robust(Adversarial):
     needs_outside = False
 
     loss: Literal["trades", "pgd"] = option("trades", "trades, or pgd: the cross-entropy of attacked images alone")
-    weight: float = option(6.0, "trades only: of the divergence between clean and attacked predictions")
+    weight: float = option(6.0, "trades only: weight of the divergence between clean and attacked predictions")
 
     def __call__(self, model: nn.Module, batch_in: Batch, batch_out: Batch | None, step: Step) -> Loss:
         eps = self.radius(step)

@@ -188,9 +188,9 @@ def _parse(facts: str, file: Path, tensors: dict[str, Tensor] | None) -> Metadat
             writer = f"Prood {values.get('version')}"
             raise Unsupported(f"{file} was written by {writer} in a newer format: {UPDATE}")
         values = renamed(values)
-        known = {item.name for item in fields(Metadata)}
+        names = {item.name for item in fields(Metadata)}
         values.setdefault("inside", next(iter(values.get("data", {})), None))  # older files do not say it
-        about = Metadata(**{name: value for name, value in values.items() if name in known})
+        about = Metadata(**{name: value for name, value in values.items() if name in names})
         check_kinds(about)
         return about
     except (ValueError, KeyError, TypeError, AttributeError) as error:

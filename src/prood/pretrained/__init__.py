@@ -83,5 +83,5 @@ def find(given: Path | str) -> Path:
     try:
         file.open("rb").close()  # what may not be read looks missing to safetensors
     except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {file} ({error.strerror}): check its permissions") from None
     return file

@@ -110,13 +110,14 @@ def _more(published: Published) -> str:
         worst, best = (f"{escaped(name)} ({percent(clean[name])})" for name in (low, high))
         text += f"- How well it detects depends on what comes: AUC is lowest on {worst} and highest on {best}.\n"
     if published.outside in published.sets:
-        text += f"- Of {escaped(published.outside)} it saw the training images: a set that it has not seen is harder.\n"
+        outliers = escaped(published.outside)
+        text += f"- The training images of {outliers} were its outliers, so expect worse on unseen kinds.\n"
     for eps in published.radii:
         found = [one.gauc for name in published.sets if (one := published.best("gauc", name, eps))]
         if eps > RADIUS and not math.isclose(eps, RADIUS) and found:
-            told = f"the guaranteed AUC lies between {percent(min(found))} and {percent(max(found))}, by test set"
-            told = "next to nothing is proved" if max(found) < NOTHING else told
-            text += f"- At ε = {radius_text(eps)} {told}.\n"
+            guaranteed = f"the guaranteed AUC lies between {percent(min(found))} and {percent(max(found))}, by test set"
+            guaranteed = "next to nothing is proved" if max(found) < NOTHING else guaranteed
+            text += f"- At ε = {radius_text(eps)} {guaranteed}.\n"
     return text
 
 

@@ -104,8 +104,8 @@ def _verdicts(results: Results) -> list[str]:
     found = verdicts(widest(results))
     radii = sorted({eps for one in found for eps in one.proved})
     table = [[escaped(cell) for cell in line] for line in (headings(radii), *rows(found, radii))]
-    said = "\n".join(f"- {escaped(text)}" for text in sentences(found))
-    return ["## Verdicts at each model's threshold, in percent", said, markdown_table(table)]
+    listed = "\n".join(f"- {escaped(text)}" for text in sentences(found))
+    return ["## Verdicts at each model's threshold, in percent", listed, markdown_table(table)]
 
 
 def latex(results: Results) -> str:
@@ -145,8 +145,8 @@ def csv_text(results: Results) -> str:
     """One line per evaluation, repeated ones too: all scalar fields, then the ends of the intervals; fractions of 1."""
     nested = {"intervals", "attack", "fingerprints", "scores"}
     scalars = [item.name for item in fields(Evaluation) if item.name not in nested]
-    known = dict.fromkeys(["accuracy", *METRICS["auc"], *METRICS["fpr"], *METRICS["proved"]])
-    measured = list(known | dict.fromkeys(name for item in results for name in item.intervals))
+    columns = dict.fromkeys(["accuracy", *METRICS["auc"], *METRICS["fpr"], *METRICS["proved"]])
+    measured = list(columns | dict.fromkeys(name for item in results for name in item.intervals))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*scalars, *(f"{name}_{end}" for name in measured for end in ("low", "high"))])

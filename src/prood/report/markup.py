@@ -103,8 +103,8 @@ class Chart:
         self._path(f"M{_points(*thinned(self.across(x), self.up(y)))}", f"line {kind}", tip)
 
     def band(self, x: ArrayLike, low: ArrayLike, high: ArrayLike, kind: str, tip: str = "") -> None:
-        there, back = self.across(x), self.across(x)[::-1]
-        points = f"{_points(there, self.up(low))} {_points(back, self.up(high)[::-1])}"
+        forward, back = self.across(x), self.across(x)[::-1]
+        points = f"{_points(forward, self.up(low))} {_points(back, self.up(high)[::-1])}"
         self._path(f"M{points}Z", f"band {kind}", tip)
 
     def steps(self, edges: Floats, heights: Floats, kind: str, tip: str = "") -> None:

@@ -23,7 +23,7 @@ CHAIN = (("GAUC", "proved"), ("worst case", "unknown"), ("AAUC", "attacked"), ("
 
 def page(results: Results) -> str:
     view, wide = View(latest(results)), View(widest(results))
-    made = {
+    contents = {
         "Summary": _headlines(view),
         "Verdicts": sections.verdicts_section(wide),
         "AUC": sections.table_section(view, "auc"),
@@ -37,13 +37,13 @@ def page(results: Results) -> str:
         "Gallery": sections.gallery_section(view),
         "Attack": sections.attack_section(view),
     }
-    there = {title: content for title, content in made.items() if content is not None}
-    links = [element("a", title, href=f"#{title.lower()}") for title in there]
+    shown = {title: content for title, content in contents.items() if content is not None}
+    links = [element("a", title, href=f"#{title.lower()}") for title in shown]
     body = element(
         "body",
         _header(view, results),
         element("nav", element("div", *links, class_="links"), _choice(view), aria_label="Sections"),
-        element("main", *there.values()),
+        element("main", *shown.values()),
         element("footer", f"Written by Prood {view.evaluations[-1].version}."),
         element("script", _resource("page.js")),
     )

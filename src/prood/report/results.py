@@ -87,10 +87,10 @@ def _section(groups: list[Group]) -> list[str]:
         parts += [title, VERDICTS, _table(groups, sets, eps, "proved")]
     parts += _by_method(groups, sets, radii)
     if outside in sets:
-        parts.append(f"Of {escaped(outside)} the models saw the training images, and are tested on the others.")
+        parts.append(f"The training images of {escaped(outside)} were the models' outliers; tests use others.")
     files = {set_name(one.outside): one.outside for each in members for one in each.evaluations if ":" in one.outside}
     if read := [f"{escaped(name)} from `{files[name]}`" for name in sets if name in files]:
-        parts.append(f"Sets that were not taken under their own name: {', '.join(read)}.")
+        parts.append(f"Sets that were read under another name: {', '.join(read)}.")
     return parts
 
 
@@ -113,9 +113,9 @@ def _table(groups: list[Group], sets: list[str], eps: float, kind: Kind) -> str:
     rows = paper_rows(groups[0].inside, groups[0].outside, eps, metrics)
     lines = [["model", "Acc", *map(escaped, sets), *(["certified by"] if kind == "auc" else [])]]
     for group in groups:
-        here = group.evaluated(sets, eps)
-        several = len(here.members) > 1
-        lines.append(line(_name(here), here, len(here.members)))
+        evaluated = group.evaluated(sets, eps)
+        several = len(evaluated.members) > 1
+        lines.append(line(_name(evaluated), evaluated, len(evaluated.members)))
         same = [one for one in rows if one.title == group.title]
         same.sort(key=lambda one: (one.table["runs"] > 1) == several)  # means beside means, single runs beside such
         lines += [line(f"↳ *{one.name}*", one) for one in same[-1:]]

@@ -171,8 +171,8 @@ def verdicts_section(view: View) -> Html | None:
         for line in rows(found, radii)
     ]
     table = element("table", element("thead", head), element("tbody", *body), class_="attack")
-    said = [element("p", text, class_="verdict") for text in sentences(found)]
-    return section("verdicts", "Verdicts", words, *said, _scrolling(table, "Verdicts at each model's threshold"))
+    paragraphs = [element("p", text, class_="verdict") for text in sentences(found)]
+    return section("verdicts", "Verdicts", words, *paragraphs, _scrolling(table, "Verdicts at each model's threshold"))
 
 
 def openood_section(view: View) -> Html | None:

@@ -110,8 +110,8 @@ def left_out(results: Iterable[Evaluation]) -> str:
         for (whole, wide, count), names in shares.items()
     ]
     several = any(wide > count for _, wide, count in shares)
-    said = " AUC, GAUC, AAUC and false positives are about those attacked, provable shares about all certified."
-    return f"Left out: {'; '.join(texts)}.{said if several else ''}"
+    note = " AUC, GAUC, AAUC and false positives are about those attacked, provable shares about all certified."
+    return f"Left out: {'; '.join(texts)}.{note if several else ''}"
 
 
 def tables(results: Iterable[Evaluation], kind: Kind = "auc") -> list[Table]:
@@ -140,8 +140,8 @@ def _table(kind: Kind, group: list[Evaluation], short: dict[str, str]) -> Table:
     _mark_best([rows[model] for model in compared], kind)
     sets = tuple(short[outside] for outside in outsides)
     headings = tuple(METRICS[kind][name] for name in metrics)
-    made = tuple(Row(model, tuple(cells), model not in compared) for model, cells in rows.items())
-    return Table(kind, group[0].inside, group[0].eps, sets, headings, made)
+    table_rows = tuple(Row(model, tuple(cells), model not in compared) for model, cells in rows.items())
+    return Table(kind, group[0].inside, group[0].eps, sets, headings, table_rows)
 
 
 def _cell(evaluation: Evaluation | None, metric: str) -> Cell:
@@ -171,14 +171,14 @@ def results_table(results: Results, *kinds: Kind) -> Group:
     The best is bold, what is greyed is dim.
     """
     parts: list[RenderableType] = []
-    said = left_out(results)
+    note = left_out(results)
     for table in (table for kind in kinds or ("auc",) for table in tables(results, kind)):
         # Not the table's own title and caption: those would be broken to the width of a narrow table.
         title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {WHAT[table.kind]} in percent"
         parts += [*([Text()] if parts else []), Text(title, style="italic"), _rich(table)]
         if table.any_grey:
             parts.append(Text(f"dim: {GREY_NOTE}", style="dim"))
-    return Group(*parts, *([Text(), Text(said, style="yellow")] if said else []))
+    return Group(*parts, *([Text(), Text(note, style="yellow")] if note else []))
 
 
 def _rich(table: Table) -> RichTable:

@@ -89,13 +89,13 @@ class Job:
         manifest = out / MANIFEST
         _check(out, request)
         with locked(manifest):
-            there = _read(manifest)
-            if there is not None and there.get("identity") != identity:
-                raise Mismatch(f"{out} holds {_difference(there, facts)}: give another --out")
-            if there is None:
+            stored = _read(manifest)
+            if stored is not None and stored.get("identity") != identity:
+                raise Mismatch(f"{out} holds {_difference(stored, facts)}: give another --out")
+            if stored is None:
                 facts |= {"identity": identity} | _plan(out, request, parts, detector.shape)
                 write_text(manifest, json.dumps(facts, indent=1))
-        return cls(out, identity, scorer.fingerprint, _pieces(out, (there or facts).get("plan")))
+        return cls(out, identity, scorer.fingerprint, _pieces(out, (stored or facts).get("plan")))
 
     @property
     def known(self) -> int | None:
@@ -173,7 +173,7 @@ def _pieces(out: Path, digest: Any) -> tuple[Piece, ...]:
     except FileNotFoundError:
         raise Damaged(f"{out} has lost its {INSIDE}/plan.json: give another --out") from None
     except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {file} ({error.strerror}): check its permissions") from None
     if hashlib.sha256(plan).hexdigest() != digest:
         raise Damaged(f"{file} is not the plan that {MANIFEST} tells of: give another --out")
     return tuple(Piece(*values) for values in json_of(plan))
@@ -198,7 +198,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise NoAccess(f"cannot read {path}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {path} ({error.strerror}): check its permissions") from None
     except ValueError as error:
         raise Damaged(f"{path} is damaged ({error}): give another --out") from None
 

@@ -85,16 +85,16 @@ class _Pool:
 
     def _hear(self, worker: _Worker) -> None:
         try:
-            said = worker.pipe.recv()
+            message = worker.pipe.recv()
         except (EOFError, OSError):  # a broken pipe is how a dead process looks from here
             self._bury(worker)
             return
-        if isinstance(said, BaseException):
-            raise said
-        if said is not None:
-            worker.images += said[0]
-            worker.errors += said[1]
-            self._progress.add(*said)
+        if isinstance(message, BaseException):
+            raise message
+        if message is not None:
+            worker.images += message[0]
+            worker.errors += message[1]
+            self._progress.add(*message)
             return
         self._progress.shard()
         if self._waiting:

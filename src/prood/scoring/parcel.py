@@ -76,6 +76,6 @@ def check_code(architecture: Mapping[str, Any], trust_code: bool) -> None:
 
 def _has_code(spec: Any) -> bool:
     if isinstance(spec, Mapping):
-        here = spec.get("name") == "wrapped" and spec.get("kind") == "torchscript"
-        return here or any(_has_code(value) for value in spec.values())
+        runs_code = spec.get("name") == "wrapped" and spec.get("kind") == "torchscript"
+        return runs_code or any(_has_code(value) for value in spec.values())
     return isinstance(spec, list | tuple) and any(_has_code(value) for value in spec)

@@ -65,7 +65,7 @@ def done(path: Path, identity: str) -> Counts | None:
         return None  # what a full disk or a broken copy has left is written again
     except OSError as error:
         if error.errno is not None:
-            raise NoAccess(f"cannot read {path}: {error.strerror}") from None
+            raise NoAccess(f"cannot read {path} ({error.strerror}): check its permissions") from None
         return None  # so Arrow says that a footer is damaged
     if whose != identity:
         raise Mismatch(f"{path} belongs to other images, settings or another model: give another --out")

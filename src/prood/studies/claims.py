@@ -96,6 +96,6 @@ def check_claims(
             eps=list(dict.fromkeys(one.eps for one in alike)),
             **options | {"attacks": None, "device": device, "console": console, "folder": place},
         )
-        made = {(one.outside, one.eps): one for one in results}
-        claims += [Claim(one, made[one.outside, one.eps]) for one in alike]
+        measured = {(one.outside, one.eps): one for one in results}
+        claims += [Claim(one, measured[one.outside, one.eps]) for one in alike]
     return claims

@@ -38,12 +38,12 @@ class Comparison:
 
 def select(study: Study, names: Sequence[str] = ()) -> list[Node]:
     """The nodes of these names, by default all rows of the study, with what they need and the references."""
-    here = study.rows
-    if missing := [name for name in REFERENCES if name not in here]:
+    rows = study.rows
+    if missing := [name for name in REFERENCES if name not in rows]:
         raise UnknownName(f"recipe {study.name!r} has no table [train.{missing[0]}], which the others are measured by")
-    if unknown := [name for name in names if name not in here]:
-        raise UnknownName(f"recipe {study.name!r} cannot make {unknown[0]!r}: choose from {', '.join(here)}")
-    return study.with_parts({*(names or here), *REFERENCES})
+    if unknown := [name for name in names if name not in rows]:
+        raise UnknownName(f"recipe {study.name!r} cannot make {unknown[0]!r}: choose from {', '.join(rows)}")
+    return study.with_parts({*(names or rows), *REFERENCES})
 
 
 def compare(runner: Runner, names: Sequence[str] = ()) -> Comparison:

@@ -1,4 +1,4 @@
-"""How much of the false rejections g should spend: a `Schedule`, fitted on held-back images (docs/verdict.md)."""
+"""How much of the false rejections g should spend: a `Schedule`, fitted on held-out images (docs/verdict.md)."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,13 @@ FIRST = tuple(np.round(np.arange(0, 1.001, 0.05), 2).tolist())
 LAST = (0.3, 0.5, 0.7, 0.95)  # and the first share itself
 TRUST = 0.01
 """So much GFPR a share that is higher by 1 must gain, at the beginning and at the end of a schedule: less than the
-standard error on a thousand images. Where held-back images are easy, all schedules prove alike and look cheap."""
+standard error on a thousand images. Where held-out images are easy, all schedules prove alike and look cheap."""
 SHOWN = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7)
 
 
 @dataclass(frozen=True)
 class Price:
-    """What proofs may cost on held-back images: a higher FPR at 95% accepted, and a lower AUC; fractions of 1."""
+    """What proofs may cost on held-out images: a higher FPR at 95% accepted, and a lower AUC; fractions of 1."""
 
     fpr: float
     auc: float = 0.015
@@ -134,8 +134,8 @@ def at_point(model: ProoD, samples: Sequence[Pairs], point: str) -> tuple[ProoD,
     gate = gate_from(samples[0], shift, schedule)
     if not gate.knots:
         return model, 0.0
-    made = Gated(model.classifier, model.discriminator, gate, shift).to(model.shift.device).eval()
-    return made, schedule.provable
+    model_with_gate = Gated(model.classifier, model.discriminator, gate, shift).to(model.shift.device).eval()
+    return model_with_gate, schedule.provable
 
 
 def gate_from(sample: Pairs, shift: float, schedule: Schedule) -> Gate:

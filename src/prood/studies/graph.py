@@ -86,7 +86,7 @@ CERTIFY, ATTACK = Measure("certify"), Measure("attack", attacked=True)
 class Study:
     """A recipe, the models that are made by it, and what is measured about them.
 
-    Shifts of joint models are `shift`, or chosen on held-back images with the classifier `shift_by`, or the recipe's. A
+    Shifts of joint models are `shift`, or chosen on held-out images with the classifier `shift_by`, or the recipe's. A
     study for a `gpu` is only trained on one, unless asked for. Of each set `limit` images are evaluated, by default as
     many as the recipe says, and `attacked` are attacked. `short` is the schedule of nodes of other sizes. `inside`,
     `bound` and the training set `outside` take the place of the recipe's. What is evaluated `together`, on whole sets
@@ -121,10 +121,10 @@ class Study:
     private: bool = False
 
     def node(self, name: str) -> Node:
-        known = {node.name: node for node in self.nodes}
-        if name not in known:
-            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(known)}")
-        return known[name]
+        nodes = {node.name: node for node in self.nodes}
+        if name not in nodes:
+            raise UnknownName(f"there is no model {name!r}: choose one of {', '.join(nodes)}")
+        return nodes[name]
 
     @property
     def rows(self) -> dict[str, Node]:

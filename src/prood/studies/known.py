@@ -70,11 +70,11 @@ def every_method(recipe: Recipe, *robust: str) -> Study:
         trained("prood", headline=True),
         *_robust(*robust),
     )
-    known = {node.method for node in nodes}
-    nodes += tuple(trained(method, baseline=True) for method in METHODS if method not in known)
+    methods = {node.method for node in nodes}
+    nodes += tuple(trained(method, baseline=True) for method in METHODS if method not in methods)
     nodes += _sizes(str(recipe.discriminator.get("size", "S")), *SHORT)
-    here = {node.name: node for node in nodes if node.method is None or node.method in recipe.train}
-    possible = tuple(node for node in here.values() if here.keys() >= set(node.parts))
+    trainable = {node.name: node for node in nodes if node.method is None or node.method in recipe.train}
+    possible = tuple(node for node in trainable.values() if trainable.keys() >= set(node.parts))
     return Study(recipe.name, recipe, possible, short=SHORT)
 
 

@@ -34,7 +34,7 @@ TOLERANCE = 0.001
 """A shift is good enough if it costs less AUC than this, about what two trainings of OE differ by."""
 RULE = (
     f"the highest GAUC among the shifts that cost less than {100 * TOLERANCE:g} points of {{by}}'s AUC, "
-    "else the highest AUC; on held-back images"
+    "else the highest AUC; on held-out images"
 )
 ACCEPT = 0.95
 """The share of the in-distribution that a shipped model accepts."""
@@ -84,7 +84,7 @@ def _build(site: Site, node: Node, seed: int | None) -> None:
 def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
     """A model in half precision: a discriminator as it takes the study's images, a joint model with the node's gate.
 
-    The joint model gets the threshold that accepts 95% of held-back images.
+    The joint model gets the threshold that accepts 95% of held-out images.
     """
     before, run = site.place(part, seed), site.place(node.name, seed)
     model, about = load(before, device=processes.device(site.device))
@@ -113,7 +113,7 @@ def _round(site: Site, node: Node, part: str, seed: int | None) -> None:
 
 
 def _samples(site: Site, model: ProoD, inside: ImageSet, outside: ImageSet) -> list[Pairs]:
-    """What a gate is fitted on: held-back images, and of each broad set that can be read twice as many."""
+    """What a gate is fitted on: held-out images, and of each broad set that can be read twice as many."""
     sets = {outside.name: outside}
     for name in site.study.broad:
         try:
@@ -209,9 +209,9 @@ def still_holds(site: Site, discriminator: str, seed: int | None) -> bool:
     if not file.is_file():
         return False
     content = published.read_json(file)
-    shifts, known = tuple(one.get("shift") for one in content.get("candidates", ())), content.get("weights", {})
-    here = [run for run in (site.study.shift_by, discriminator) if run is not None and site.has(run, seed)]
-    return shifts == SHIFTS and all(known.get(run) == site.weights(run, seed) for run in here)
+    shifts, weights = tuple(one.get("shift") for one in content.get("candidates", ())), content.get("weights", {})
+    runs = [run for run in (site.study.shift_by, discriminator) if run is not None and site.has(run, seed)]
+    return shifts == SHIFTS and all(weights.get(run) == site.weights(run, seed) for run in runs)
 
 
 # What is measured

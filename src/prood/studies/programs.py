@@ -38,10 +38,10 @@ def reproduce(runner: Runner, models: Sequence[str] = (), *, jobs: int = 1) -> l
 
     Baselines come with the tables that show them. `jobs` tasks are carried out at a time, each in a process of its own.
     """
-    known = [node.name for node in runner.study.nodes if node.measures and not node.baseline]
-    if unknown := [name for name in models if name not in known]:
-        raise UnknownName(f"there is no model {unknown[0]!r} to reproduce: choose among {', '.join(known)}")
-    wanted = [name for name in known if not models or name in models]
+    names = [node.name for node in runner.study.nodes if node.measures and not node.baseline]
+    if unknown := [name for name in models if name not in names]:
+        raise UnknownName(f"there is no model {unknown[0]!r} to reproduce: choose among {', '.join(names)}")
+    wanted = [name for name in names if not models or name in models]
     if processes.device(runner.device).type != "cuda":
         made = [
             name for name in wanted if all(runner.has(one.name) for one in runner.study.with_parts([name]) if one.gpu)

@@ -102,14 +102,14 @@ def read_one(file: Path) -> Published:
         if content.pop("format") > FORMAT:
             raise Unsupported(f"{file} was written by a newer Prood: {UPDATE}")
         title, inside = content["title"], content["inside"]
-        made = [Evaluation(model=title, inside=inside, **values) for values in content.pop("evaluations")]
-        for one in made:
+        evaluations = [Evaluation(model=title, inside=inside, **values) for values in content.pop("evaluations")]
+        for one in evaluations:
             check_kinds(one)
         measured = content.pop("measured", None)
         measured = None if measured is None else from_json(measured)
-        found = Published(**content, evaluations=tuple(made), measured=measured)
+        found = Published(**content, evaluations=tuple(evaluations), measured=measured)
         words = (found.title, found.inside, found.outside, found.command, found.hardware, found.weights)
-        if not made or not all(isinstance(word, str) for word in words):
+        if not evaluations or not all(isinstance(word, str) for word in words):
             raise TypeError("an evaluation is missing or is not an object")
         if not all(isinstance(number, int | float | None) for number in (found.seed, found.shift, found.seconds)):
             raise TypeError("a value is not a number")

@@ -82,8 +82,8 @@ def publish(
 def has_news(run: Path | str, published: Published) -> bool:
     """Whether a run's folder holds evaluations or measurements that were not published of it yet."""
     results = _on(published.inside, read_results(run) or Results())
-    known = _merged(published.evaluations)
-    news = any(_adds(_facts(one), known) for one in results)
+    merged = _merged(published.evaluations)
+    news = any(_adds(_facts(one), merged) for one in results)
     return news or (published.measured is None and bool(_measured(Path(run), results)))
 
 

@@ -183,5 +183,5 @@ def paper_rows(inside: str, outside: str, eps: float, metrics: list[str]) -> lis
         for values in table["rows"]
     ]
     alike = [row for row in rows if row.table["outside"] == STANDS_FOR.get(outside, "80M Tiny Images")]
-    there = {row.title for row in alike}
-    return alike + [row for row in rows if row.title not in there]
+    titles = {row.title for row in alike}
+    return alike + [row for row in rows if row.title not in titles]

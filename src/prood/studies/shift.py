@@ -28,7 +28,7 @@ class Candidate:
 def choose_shift(candidates: Iterable[Candidate], baseline_auc: float, *, tolerance: float = 0.0) -> Candidate:
     """The highest GAUC among those with a better AUC than outlier exposure; if none is better, the highest AUC.
 
-    All AUCs, `baseline_auc` of outlier exposure too, are those on held-back images of the training out-distribution:
+    All AUCs, `baseline_auc` of outlier exposure too, are those on held-out images of the training out-distribution:
     test out-distributions must not have a say. Of equals, the one with the smaller shift. The paper's rule has no
     `tolerance`; with one, an AUC that is lower by less than it is good enough.
     """

@@ -76,11 +76,11 @@ class Batches:
         pixels = torch.cat([images for sets in taken for images, _ in sets])
         images = self.apply(pixels, torch.cat([self.draws(step) for step in steps]))
         parts = iter(torch.split(images, self.batch // processes.world_size()))
-        made = []
+        batches = []
         for sets in taken:
             inside, *outside = (next(parts) for _ in sets)
-            made.append((Batch(inside, sets[0][1]), Batch(outside[0]) if outside else None))
-        return made
+            batches.append((Batch(inside, sets[0][1]), Batch(outside[0]) if outside else None))
+        return batches
 
     def _uniform(self, step: int) -> Tensor:
         """The random numbers of both sets' augmentation, the rows of this process."""

@@ -81,7 +81,7 @@ def measure(
     memory are extrapolated from the last ones. Under torchrun all processes measure together.
     """
     device = batches.device
-    here = len(batches(start)[0].images)
+    batch_images = len(batches(start)[0].images)
     steps = max(1, round(options.epochs * batches.steps_per_epoch))
     last = (steps - 1) / batches.steps_per_epoch  # where ramps have ended and the costliest phase of a method has begun
     reading = _seconds_to_read(batches, start)
@@ -96,7 +96,10 @@ def measure(
         began = time.perf_counter()
         level = 0
         with _told(device):
-            for count in [*takewhile(lambda count: count < here, (2 * GROWTH**k for k in range(20))), here]:
+            for count in [
+                *takewhile(lambda count: count < batch_images, (2 * GROWTH**k for k in range(20))),
+                batch_images,
+            ]:
                 batch_in, batch_out = batches(start)
                 step = partial(update, _first(batch_in, count), batch_out and _first(batch_out, count), last, 0.0)
                 for _ in range(1 if found else 2):  # the very first makes gradients and the optimiser's state
@@ -119,12 +122,12 @@ def measure(
     count, seconds, peak = found[-1]
     if len(found) > 1:
         before, less_seconds, less_bytes = found[-2]
-        more = (here - count) / (count - before)
-        seconds += min(more * max(0.0, seconds - less_seconds), seconds * (here / count - 1))
+        more = (batch_images - count) / (count - before)
+        seconds += min(more * max(0.0, seconds - less_seconds), seconds * (batch_images / count - 1))
         peak += round(more * max(0, peak - less_bytes))
     else:  # too slow, or too big, for a second look
-        seconds *= here / count
-        peak = level + round((peak - level) * here / count)
+        seconds *= batch_images / count
+        peak = level + round((peak - level) * batch_images / count)
     own = sum(tensor.nbytes for tensor in (*twin.parameters(), *twin.buffers()))  # the copy's, which training has not
     return Estimate(
         seconds_a_step=seconds + reading,

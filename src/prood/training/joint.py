@@ -124,9 +124,11 @@ def _discriminator(path: Path | str, device: str | torch.device = "cpu") -> tupl
 
 def _said(options: WrapOptions) -> dict[str, Any]:
     """What was said of a classifier, as JSON; the names of its classes stand in the model's file."""
-    said = asdict(replace(options, classes=None))
-    del said["trust_code"]
-    return {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value is not None}
+    stated = asdict(replace(options, classes=None))
+    del stated["trust_code"]
+    return {
+        name: str(value) if isinstance(value, Path) else value for name, value in stated.items() if value is not None
+    }
 
 
 def _check_again(folder: Run, classifier: nn.Module, image: Shape) -> None:

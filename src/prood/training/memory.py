@@ -56,15 +56,15 @@ class Taken(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.known: set[int] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
+        result = function(*args, **(kwargs or {}))
         given = {storage._cdata for storage in _storages((args, kwargs))}
-        for storage in _storages(made):
+        for storage in _storages(result):
             if storage._cdata not in given and storage._cdata not in self.known:  # else a view, or an update in place
                 self.known.add(storage._cdata)
                 self.level += storage.nbytes()
                 self.peak = max(self.peak, self.level)
                 weakref.finalize(storage, self._freed, storage._cdata, storage.nbytes()).atexit = False
-        return made
+        return result
 
     def _freed(self, key: int, size: int) -> None:
         self.known.discard(key)

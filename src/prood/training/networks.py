@@ -50,9 +50,9 @@ def make_network(recipe: Recipe, method: str, inside: Images, outside: Images | 
 def make_discriminator(recipe: Recipe, inside: Images, outside: Images | None) -> Discriminator:
     """The recipe's discriminator, untrained, whether or not the recipe says how it is trained."""
     table = {"discriminator": recipe.train.get("discriminator", {})}
-    made = make_network(replace(recipe, train=recipe.train | table), "discriminator", inside, outside)
-    assert isinstance(made, Discriminator)
-    return made
+    network = make_network(replace(recipe, train=recipe.train | table), "discriminator", inside, outside)
+    assert isinstance(network, Discriminator)
+    return network
 
 
 def try_out(model: nn.Module, recipe: Recipe, method: str, inside: Images, device: torch.device) -> None:

@@ -25,17 +25,17 @@ class TrainOptions(Options):
     """Lengths and places in the schedule are in epochs of the in-distribution set."""
 
     epochs: float = option(10, "length, in epochs of the in-distribution", high=10**9, above=True)  # more is a mistake
-    batch: int = option(128, "in-distribution images a step over all processes, as many of the other set", low=1)
+    batch: int = option(128, "in-distribution images per step over all processes, and as many outliers", low=1)
     optimizer: Literal["adam", "sgd"] = option("adam", "adam or sgd")
     lr: float = option(1e-3, "learning rate, before warmup, drops and decay", above=True)
     weight_decay: float = option(0.0, "coupled L2 penalty; never on a discriminator's last layer nor on mixtures")
-    momentum: float = option(0.9, "of SGD")
-    nesterov: bool = option(False, "Nesterov's momentum, of SGD")
+    momentum: float = option(0.9, "momentum of SGD")
+    nesterov: bool = option(False, "use Nesterov's momentum in SGD")
     warmup: float = option(0.0, "the learning rate grows linearly from 0 up to this epoch")
     drops: tuple[float, ...] = option((), "epochs at which the learning rate is divided by drop_factor")
-    drop_factor: float = option(10.0, "what the learning rate is divided by at each drop", above=True)
+    drop_factor: float = option(10.0, "factor that divides the learning rate at each drop", above=True)
     decay_from: float | None = option(None, "from this epoch on the learning rate falls linearly to 0 at the end")
-    seed: int = option(0, "of initialisation, order, augmentation and noise", high=2**32 - 1)
+    seed: int = option(0, "seed for initialisation, order, augmentation and noise", high=2**32 - 1)
     precision: Literal["float32", "bfloat16"] = option("float32", "float32, or bfloat16 (mixed, for GPUs)")
     compile: bool = option(False, "compile the step with torch.compile (for GPUs)")
     checkpoint_seconds: float = option(30.0, "minimum seconds between checkpoints")

@@ -35,12 +35,12 @@ _TRAINED = ("plain", "oe", "discriminator", "prood")
 class DataTable(Options):
     """[data]: what is trained on; a name without a split means the split `train`."""
 
-    inside: str = required("the in-distribution, an image set by name; without a split, its split 'train'")
-    outside: str = required("the training out-distribution, by name as inside; photographs are fitted to its shape")
-    limit: int = option(0, "images of each set to use, chosen by a fixed seed; 0 for all")
-    held_back: int = option(0, "images of each set that are never trained on, chosen before the limit; 0 for none")
-    image: tuple[int, ...] = option((), "channels, height and width that pictures are fitted to; empty for their own")
-    damaged: Damage = option("refuse", "what becomes of pictures that cannot be read: refuse the set, or skip them")  # noqa: RUF009
+    inside: str = required("in-distribution: name of an image set; without a split, 'train'")
+    outside: str = required("out-distribution for training, named like inside; photographs are fitted to the shape")
+    limit: int = option(0, "images to use from each set, chosen by a fixed seed; 0 for all")
+    held_back: int = option(0, "images to hold out from each set, chosen before the limit; 0 for none")
+    image: tuple[int, ...] = option((), "channels, height and width to which pictures are fitted; empty for their own")
+    damaged: Damage = option("refuse", "what to do about unreadable pictures: refuse the set, or skip them")  # noqa: RUF009
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,8 +63,8 @@ class EvaluateTable(Options):
     """[evaluate]: what `prood evaluate` does with a run of the recipe unless told otherwise; no split means `test`."""
 
     outside: tuple[str, ...] = option((), "test out-distributions; without a split, their split 'test'")
-    eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the one trained for", high=1)
-    limit: int = option(1000, "images of each out-distribution, chosen by the seed; 0 for all")
+    eps: tuple[float, ...] = option((), "radii in the maximum norm; empty for the radius of training", high=1)
+    limit: int = option(1000, "images from each out-distribution, chosen by the seed; 0 for all")
     bound: Bound = option("best", "way of bounding: best, ibp, crown-ibp, alpha-crown, crown or bab")  # noqa: RUF009
 
 

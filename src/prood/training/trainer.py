@@ -64,13 +64,13 @@ def train(
     processes read the images of a set that is too big for memory. `announce=True` measures a few steps first, and says
     how long the training takes and how much memory. Start several processes with torchrun.
     """
-    made = _prepare(method, recipe, discriminator, shift, how)
-    options, declared, model, batches = made.options, made.declared, made.model, made.batches
+    prepared = _prepare(method, recipe, discriminator, shift, how)
+    options, declared, model, batches = prepared.options, prepared.declared, prepared.model, prepared.batches
     console = how.get("console") or Console()
     folder = Run(run)
     with folder.claimed() if processes.is_main() else nullcontext():  # by one of them, for all
         if processes.is_main():  # only now, when nothing is left that a typing error could break
-            folder.open(made.resolved, resume=how.get("resume", False), defaults=recipe.defaults(method))
+            folder.open(prepared.resolved, resume=how.get("resume", False), defaults=recipe.defaults(method))
         processes.barrier()
         if folder.finished:
             model = load(folder.folder, device=batches.device)[0]
@@ -83,14 +83,14 @@ def train(
                     if processes.is_main():
                         console.print(str(estimated), highlight=False, soft_wrap=True)
                 fit(model, declared, batches, options, folder, console=console, title=method)
-            classes = None if declared.kind == "discriminator" else class_names(made.inside)
-            facts = made.facts | {"classes": classes, "inside": made.inside.name}
-            facts |= {"eps": getattr(declared, "eps", made.facts.get("eps"))}
-            image = made.batches.augment.shape(made.inside.shape)
+            classes = None if declared.kind == "discriminator" else class_names(prepared.inside)
+            facts = prepared.facts | {"classes": classes, "inside": prepared.inside.name}
+            facts |= {"eps": getattr(declared, "eps", prepared.facts.get("eps"))}
+            image = prepared.batches.augment.shape(prepared.inside.shape)
             facts |= {"image": list(image)} if declared.kind == "classifier" else {}
-            facts |= {"data": made.used | made.facts.get("data", {}) | made.used}  # its own come first
+            facts |= {"data": prepared.used | prepared.facts.get("data", {}) | prepared.used}  # its own come first
             if processes.is_main():
-                save(model.eval(), folder.model, recipe=made.resolved, seed=options.seed, **facts)
+                save(model.eval(), folder.model, recipe=prepared.resolved, seed=options.seed, **facts)
                 folder.checkpoint.unlink(missing_ok=True)
             processes.barrier()
     metrics = folder.last_metrics()
@@ -113,10 +113,10 @@ def estimate(
     A few real steps of a few images are measured on the device; nothing is written. A joint model can be estimated
     before its discriminator is trained: without one, an untrained one of the recipe stands in.
     """
-    made = _prepare(method, recipe, discriminator, shift, how, stand_in=True)
-    if not isinstance(made.declared, Objective):
+    prepared = _prepare(method, recipe, discriminator, shift, how, stand_in=True)
+    if not isinstance(prepared.declared, Objective):
         raise Unsupported(f"method {method!r} has no training steps to measure: it is fitted to the images at once")
-    return measure(made.model, made.declared, made.batches, made.options)
+    return measure(prepared.model, prepared.declared, prepared.batches, prepared.options)
 
 
 def _prepare(

@@ -130,9 +130,8 @@ def test_a_model_that_was_published_anew_is_named(tmp_path):
     write(tmp_path, models={"oe-0": "abc", "prood-0": "def", "plain-0": "ghi"})
     write_published(tmp_path / "quickstart" / "textures" / "oe-0.json", "abc")
     write_published(tmp_path / "quickstart" / "textures" / "prood-0.json", "other")
-    assert (
-        "- Of \\*one\\* seed.\n- Of models that were trained anew since then, and have other results now: prood-0\n"
-        in (experiments_page(tmp_path))
+    assert "- Of \\*one\\* seed.\n- Models that were trained again since then, with other results now: prood-0\n" in (
+        experiments_page(tmp_path)
     )
     write_published(tmp_path / "quickstart" / "elsewhere" / "prood-0.json", "def")  # trained against another set
     assert "trained anew" not in experiments_page(tmp_path)

@@ -263,7 +263,7 @@ def test_on_cifar_error_bars_are_of_the_seeds_that_are_there(cifar):
     rows = SEEDS.make(cifar)["rows"]
     for row in rows:
         assert set(row["seeds"]) == there[row["title"]] & set(cifar.seeds)
-    said = "Of one seed so far, and so without a deviation: "
+    said = "One seed so far, hence no deviation: "
     (alone,) = [note.removeprefix(said).rstrip(".") for note in cifar.notes if note.startswith(said)]
     assert alone.split("; ") == [row["title"] for row in rows if len(row["seeds"]) == 1]
 

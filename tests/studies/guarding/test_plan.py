@@ -55,7 +55,7 @@ def test_a_plan_reads_as_the_recipe_that_it_writes(sets, tmp_path):
     assert again.far_penalty == recipe.guard
     assert again.resolved("discriminator") == recipe.resolved("discriminator")
     assert estimate.steps == 2 * ((300 - 45 - 60 - 45) // recipe.options("discriminator").batch)
-    assert recipe.guard.provable == "0"  # 45 held-back images make no gate
+    assert recipe.guard.provable == "0"  # 45 held-out images make no gate
 
 
 def test_what_cannot_be_done_in_the_time_is_refused(sets):

@@ -110,7 +110,7 @@ class Verifier:
         except ProodError as error:
             raise Undecided(f"{error}") from None
         except OSError as error:  # a name that is too long, say
-            raise Undecided(f"cannot read {name}: {error.strerror}") from None
+            raise Undecided(f"cannot read {name} ({error.strerror}): check its permissions") from None
         image = pixels.numpy().astype(np.float32) / np.float32(255)
         place = name if row is None else f"row {row} of {name}"
         _check_hash("the image", place, certificate.input.sha256, image_sha256(image))

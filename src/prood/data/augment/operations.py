@@ -80,8 +80,8 @@ def by_rows(images: Tensor, plan: Tensor) -> Tensor:
         parts.append(geometry.warp(images[warps], plan[warps, 2:]))
     if tables.start < tables.stop:
         slices = [(slice(at[low], at[high]), function) for low, high, function in _MAKERS if at[low] < at[high]]
-        made = [function(images[rows], plan[rows, 1]).expand(-1, images.shape[1], -1) for rows, function in slices]
-        parts.append(look_up(images[tables], torch.cat(made)))
+        changed = [function(images[rows], plan[rows, 1]).expand(-1, images.shape[1], -1) for rows, function in slices]
+        parts.append(look_up(images[tables], torch.cat(changed)))
     if blends.start < blends.stop:
         middle = at[OPERATIONS["Sharpness"]]
         dull = torch.cat([greyed(images[blends.start : middle]), smoothed(images[middle : blends.stop])])

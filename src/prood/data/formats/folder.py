@@ -127,7 +127,7 @@ def _sizes(root: Path, files: Names) -> Tensor:
     try:
         return torch.tensor([os.stat(os.path.join(root, name)).st_size for name in files])
     except OSError as error:
-        raise NoAccess(f"cannot read the image {error.filename}: {error.strerror}") from error
+        raise NoAccess(f"cannot read the image {error.filename} ({error.strerror}): check its permissions") from error
 
 
 def _stat(root: Path, name: str) -> tuple[int, int, int]:
@@ -165,8 +165,8 @@ def find_pictures(root: Path, *parts: str) -> Names:
 
 def listed(root: Path, names: list[str], source: Path) -> Names:
     """The pictures of a published list, all of which must be there."""
-    there = set(find_pictures(root))
-    if missing := [name for name in names if name not in there]:
+    existing = set(find_pictures(root))
+    if missing := [name for name in names if name not in existing]:
         raise NotFound(f"{source} lists {missing[0]} ({len(missing)} missing of {len(names)}), which {root} lacks")
     if not names:
         raise NotFound(f"{source} lists no pictures")

@@ -74,7 +74,7 @@ def _rows(path: Path) -> list[list[str]]:
     except UnicodeDecodeError as error:
         raise Damaged(f"cannot read {path} as text: write it as a CSV file in UTF-8") from error
     except PermissionError as error:
-        raise NoAccess(f"cannot read {path}: {error.strerror}") from error
+        raise NoAccess(f"cannot read {path} ({error.strerror}): check its permissions") from error
     except (OSError, ValueError) as error:
         raise NotFound(f"there is no file {path}: give the path of a CSV file") from error
     if not rows:

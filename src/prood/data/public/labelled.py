@@ -136,7 +136,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise NoAccess(f"cannot read {path}: {error.strerror}") from error
+        raise NoAccess(f"cannot read {path} ({error.strerror}): check its permissions") from error
 
 
 def _check_there(path: Path) -> None:

@@ -72,8 +72,8 @@ def adversarial_directions(
     points = random_directions(count, shape, "uniform", seed).to(device)
     best, most = points, 0
     for stage in schedule:
-        points, values, flat, made = _climb(model, _onto(best, stage.radius), stage, unit)
-        best, most = points, most + made
+        points, values, flat, taken = _climb(model, _onto(best, stage.radius), stage, unit)
+        best, most = points, most + taken
     largest = best.flatten(1).abs().amax(1).view(-1, *[1] * len(shape))
     return Found((best / largest).cpu(), values.cpu(), flat.cpu(), most)
 
@@ -92,20 +92,20 @@ def _climb(objective: Objective, points: Tensor, stage: Stage, unit: bool) -> tu
     best = points.clone()
     top = torch.full((len(points),), -torch.inf, dtype=torch.float64, device=points.device)
     moving = torch.arange(len(points), device=points.device)
-    for made in range(stage.steps + 1):
+    for step in range(stage.steps + 1):
         values, gradients = _ascent(objective, points[moving])
         better = values > top[moving]
         top[moving[better]], best[moving[better]] = values[better], points[moving[better]]
         norms = _norms(gradients)
         steep = norms.flatten() > 0
         moving, gradients, norms = moving[steep], gradients[steep], norms[steep]
-        if not len(moving) or made == stage.steps:
+        if not len(moving) or step == stage.steps:
             break
         steps = stage.step * (gradients / norms if unit else gradients)
         points[moving] = _onto(points[moving] + steps, stage.radius)
     flat = torch.ones_like(top, dtype=torch.bool)
     flat[moving] = False
-    return best, top, flat, made
+    return best, top, flat, step
 
 
 def _ascent(objective: Objective, points: Tensor) -> tuple[Tensor, Tensor]:

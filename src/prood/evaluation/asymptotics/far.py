@@ -57,10 +57,10 @@ def far_away(
     score = model if isinstance(model, Score) else score_of(model)
     images, directions = _trajectories(score, outside, alphas, trajectories, seed, device)
     rows = torch.split(torch.arange(len(inside)), 250)
-    here = torch.cat([score(inside.floats(part).to(device)).double() for part in rows]).cpu()
+    inside_scores = torch.cat([score(inside.floats(part).to(device)).double() for part in rows]).cpu()
     classes = None if score.logits(images[:1]) is None else score.model(images[:1]).shape[1]
     places = [images + alpha * directions for alpha in alphas]
-    apart = tuple(auc(here, score(points).double().cpu()) for points in places)
+    apart = tuple(auc(inside_scores, score(points).double().cpu()) for points in places)
     sure = tuple(confidence(score.model, points).mean().item() for points in places) if classes else None
     return Far(tuple(map(float, alphas)), len(images), apart, sure, classes)
 

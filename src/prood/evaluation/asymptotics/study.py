@@ -73,16 +73,16 @@ def study(
         random[kind] = fates(model, drawn).summary()
     same: dict[str, Any] = {"seed": how.seed, "device": how.device}
     found = adversarial_directions(model, outside.shape, count=how.adversarial, schedule=how.schedule, **same)
-    there = found.directions.to(how.device)
+    directions_on = found.directions.to(how.device)
     about: dict[str, Any] = {"directions": how.adversarial, "steps": found.steps, "flat": int(found.flat.sum())}
     return Asymptotics(
         theorem=check_theorem(model),
         random=random,
-        adversarial=about | (fates(model, there).summary() if follows else {}),
+        adversarial=about | (fates(model, directions_on).summary() if follows else {}),
         outside=outside.name,
         alphas=tuple(map(float, how.alphas)),
         mean=mean_confidence(model, outside, alphas=how.alphas, **same),
-        maximum=scale_wise_maximum(model, there, how.alphas),
+        maximum=scale_wise_maximum(model, directions_on, how.alphas),
         auc=None if inside is None else far_away(model, inside, outside, alphas=how.alphas, **same).auc,
     )
 
@@ -115,23 +115,23 @@ def study_run(
     model, about = load(path, device=target)
     if far_penalty is not None:
         model = with_far_penalty(model, far_penalty)
-    known = None if inside is None else data.load(inside, split="test", **fitting_of(about.recipe))
-    shape = _shape(model) if known is None else known.shape
+    inside_set = None if inside is None else data.load(inside, split="test", **fitting_of(about.recipe))
+    shape = _shape(model) if inside_set is None else inside_set.shape
     if isinstance(model, Discriminator | ProoD) and shape != _shape(model):
         raise Mismatch(f"{inside} has images of shape {shape}, but the model takes {_shape(model)}")
     others = data.load(outside, shape=shape, split="test")
     if others.shape != shape:
         raise Mismatch(f"{outside} has images of shape {others.shape}, but the model takes {shape}")
-    return study(model, others, inside=known, schedule=SCHEDULES[search], device=target, **more)
+    return study(model, others, inside=inside_set, schedule=SCHEDULES[search], device=target, **more)
 
 
 def with_far_penalty(model: nn.Module, weight: float = 1.0) -> nn.Module:
     """A discriminator or joint model with this far penalty outside [0, 1]^d; the weights and outputs on images stay."""
     if isinstance(model, ProoD):
-        made = copy.copy(model)
-        made._modules = dict(model._modules)  # of its own: the copy shares everything else
-        made.discriminator = model.discriminator.with_far_penalty(weight)
-        return made
+        copied = copy.copy(model)
+        copied._modules = dict(model._modules)  # of its own: the copy shares everything else
+        copied.discriminator = model.discriminator.with_far_penalty(weight)
+        return copied
     if isinstance(model, Discriminator):
         return model.with_far_penalty(weight)
     raise Unsupported("only a discriminator or a joint model has a far penalty: leave out --far-penalty")

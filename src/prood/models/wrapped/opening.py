@@ -125,7 +125,7 @@ def _program(path: Path) -> Source:
     try:
         content = content_of(path)
     except OSError as error:
-        raise NoAccess(f"cannot read {path}: {error.strerror or error}") from None
+        raise NoAccess(f"cannot read {path} ({error.strerror or error}): check its permissions") from None
     kind = kind_of(path, content)
     program = open_program(kind, content)
     return Source(kind, path=path, content=content, program=program, names=_names_in(program.notes))

@@ -64,10 +64,10 @@ def _package(name: str) -> Any:
 def _open_torchvision(name: str, weights: Path | None, classes: int | None) -> Source:
     models = _package("torchvision").models
     name, _, tag = name.partition("@")
-    known = getattr(models.get_model_weights(name), tag or "DEFAULT")
+    entry = getattr(models.get_model_weights(name), tag or "DEFAULT")
     names = None
     if weights is None:
-        network, names = models.get_model(name, weights=known), tuple(known.meta["categories"])
+        network, names = models.get_model(name, weights=entry), tuple(entry.meta["categories"])
         model = {"name": name, "num_classes": len(names)}
         if hasattr(network, "transform_input"):  # GoogLeNet and Inception: built otherwise with weights than without
             model |= {"transform_input": network.transform_input, "aux_logits": network.aux_logits}
@@ -75,7 +75,7 @@ def _open_torchvision(name: str, weights: Path | None, classes: int | None) -> S
     else:
         extra = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
         model, network = _with_weights("torchvision", name, weights, classes, extra)
-    preset = known.transforms()
+    preset = entry.transforms()
     side, resize, mean, std = preset.crop_size[0], preset.resize_size[0], tuple(preset.mean), tuple(preset.std)
     preprocessing = Preprocessing((3, side, side), resize, preset.interpolation.value, mean, std)
     return Source("torchvision", network=network, model=model, preprocessing=preprocessing, names=names)

@@ -105,13 +105,13 @@ def _searched(
 ) -> dict[str, Any]:
     """What a search finds, scale by scale; and for a network with a discriminator what becomes of g."""
     found = adversarial_directions(model, shape, count=count, schedule=SCHEDULES[search], device=device)
-    there = found.directions.to(device)
+    directions = found.directions.to(device)
     about: dict[str, Any] = {"search": search, "directions": count, "steps": found.steps}
-    about |= {"flat": int(found.flat.sum()), "maximum": list(scale_wise_maximum(model, there))}
+    about |= {"flat": int(found.flat.sum()), "maximum": list(scale_wise_maximum(model, directions))}
     if isinstance(model, Discriminator | ProoD):
         theorem = check_theorem(model)
         drawn = {kind: random_directions(random, shape, kind).to(device) for kind in KINDS}
-        about |= {"holds": theorem.holds, "covers": theorem.covers, "fates": fates(model, there).summary()}
+        about |= {"holds": theorem.holds, "covers": theorem.covers, "fates": fates(model, directions).summary()}
         about |= {"random": {kind: fates(model, some).summary() for kind, some in drawn.items()}}
     return about
 

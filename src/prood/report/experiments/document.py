@@ -60,16 +60,16 @@ def write_page(results: Path | str, docs: Path | str) -> Path:
 
 def _stored(results: Path) -> list[tuple[str, Experiment, dict[str, Any]]]:
     """(runner, experiment, document) of every file, in the order of STUDIES, then of EXPERIMENTS."""
-    known = {experiment.key: experiment for experiment in EXPERIMENTS}
+    experiments = {experiment.key: experiment for experiment in EXPERIMENTS}
     found = []
     for file in sorted(results.glob(f"*/{EXPERIMENTS_FOLDER}/*.json")):
-        if file.stem not in known:
+        if file.stem not in experiments:
             raise UnknownName(f"{file} belongs to an unknown experiment: remove it, or update Prood")
         document = read_json(file)
         if document.get("format") != FORMAT or not isinstance(document.get("content"), dict):
             raise Damaged(f"{file} is damaged or of another format: make the experiment again")
-        found.append((file.parent.parent.name, known[file.stem], document))
-    studies, keys = list(STUDIES), list(known)
+        found.append((file.parent.parent.name, experiments[file.stem], document))
+    studies, keys = list(STUDIES), list(experiments)
     return sorted(found, key=lambda one: (place(studies, one[0]), one[0], keys.index(one[1].key)))
 
 
@@ -84,12 +84,12 @@ def _section(
         parts.append(experiment.section(document["content"]).strip())
         notes, models = list(document["notes"]), document["models"].items()
         if anew := ", ".join(name for name, weights in models if weights not in published.get(name, {weights})):
-            notes.append(f"Of models that were trained anew since then, and have other results now: {anew}")
+            notes.append(f"Models that were trained again since then, with other results now: {anew}")
         parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
         where = f" on {escaped(document['hardware'])}, {document['seconds']:g} s"
-        made = f"{code(document['command'])}{', from published results' if experiment.view else where}"
+        origin = f"{code(document['command'])}{', from published results' if experiment.view else where}"
         words = ", ".join(f"{name} `{weights}`" for name, weights in models) or "none"
-        return [*parts, f"<small>Made by {made}. Models: {words}.</small>"]
+        return [*parts, f"<small>Made by {origin}. Models: {words}.</small>"]
 
 
 @contextmanager

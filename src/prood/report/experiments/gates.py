@@ -28,7 +28,7 @@ PROVABLE = tuple(tenth / 10 for tenth in range(10))
 
 
 def _make(runner: Runner) -> Content:
-    """Everything is chosen on held-back images: Δ, the numbers of the gates, and the schedules of the two points."""
+    """Everything is chosen on held-out images: Δ, the numbers of the gates, and the schedules of the two points."""
     (f, g), device = parts_of(runner, BASELINE), processes.device(runner.device)
     held = pairs(f, g, *runner.held_back(), runner.eps, device=device)
     tests = pairs_of(f, g, runner.inside(), runner.outside(), runner.eps, device=device)
@@ -112,7 +112,7 @@ def _section(content: Content) -> str:
     images, sets = content["images"], ", ".join(content["sets"])
     return (
         "OE's classifier is combined with our discriminator in two ways: by one shift Δ, or by a shift and a "
-        f"[gate](verdict.md), with which g alone may reject an image, too. Held-back images ({images['inside']} "
+        f"[gate](verdict.md), with which g alone may reject an image, too. Held-out images ({images['inside']} "
         f"inside, {images['outside']} outside) decide the shift of the gates, Δ = {content['chosen']:g}, their "
         "numbers, and the points `default` and `strong`. A share is the part of the false rejections that g spends; "
         "where a second number follows, it grows to that as more is rejected. All numbers are percentages, means over "

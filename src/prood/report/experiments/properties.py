@@ -23,9 +23,9 @@ TICKS = {
 
 
 def make(runner: Runner) -> Content:
-    there = [(node, runner.published(node.name, measure=True)) for node in shown(runner, robust=True)]
-    found = [(node, one) for node, one in there if one is not None and one.measured is not None]
-    if left_out := [node.label for node, one in there if one is None or one.measured is None]:
+    published = [(node, runner.published(node.name, measure=True)) for node in shown(runner, robust=True)]
+    found = [(node, one) for node, one in published if one is not None and one.measured is not None]
+    if left_out := [node.label for node, one in published if one is None or one.measured is None]:
         runner.notes.append(f"Not measured here: {'; '.join(left_out)}.")
     return {
         "inside": set_name(runner.inside_name),

@@ -23,8 +23,8 @@ def make(runner: Runner) -> Content:
     content = rows.table(runner, [node for node in runner.study.rows.values() if node.table == "robust"])
     found = _before(runner)
     asked: dict[str, Any] = {"attacks": runner.study.attacks or "fast", "limit": 2 * runner.study.attacked}
-    here = runner.training is not False and all(runner.has(run) for run in RUNS)
-    if here and not (found and asked.items() <= found.items()):
+    trainable = runner.training is not False and all(runner.has(run) for run in RUNS)
+    if trainable and not (found and asked.items() <= found.items()):
         found = _robustness(runner, **asked)
     found = found or _published(runner)
     if found is None:
@@ -88,7 +88,7 @@ def _robustness(runner: Runner, attacks: str, limit: int) -> dict[str, Any]:
 
 
 def section(content: Content) -> str:
-    told = [rows.section(content, others=("Robust", "Robust-ProoD"))]
+    parts = [rows.section(content, others=("Robust", "Robust-ProoD"))]
     if found := content["robustness"]:
         titles = {row["run"]: row["title"] for row in content["rows"]}
         values = ", ".join(f"{titles[run]} {percent(value)}" for run, value in found["robust_accuracy"].items())
@@ -97,10 +97,10 @@ def section(content: Content) -> str:
         if found["same_class"] is not None:
             text += f" Both name the same class for {percent(found['same_class'])} of the test images: the combination "
             text += "does not change the classifier's answers."
-        told.append(text)
+        parts.append(text)
     if content["inside"] in PAPERS_ACCURACY:
-        told.append(f"In the paper: {escaped(PAPERS_ACCURACY[content['inside']])}.")
-    return "\n\n".join(told)
+        parts.append(f"In the paper: {escaped(PAPERS_ACCURACY[content['inside']])}.")
+    return "\n\n".join(parts)
 
 
 TITLE, PAPER = "A robust classifier, combined: Robust-ProoD", "App. “Combining ProoD with a Robust Classifier”"

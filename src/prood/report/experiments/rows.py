@@ -39,7 +39,7 @@ def table(
             groups[node.name] = Group(there)
     if missing := [node.label for node in nodes if node.name not in groups]:
         of = f" with seed {seeds[0]}" if len(seeds) == 1 else ""
-        runner.notes.append(f"Not here{of}, neither published nor trained: {'; '.join(missing)}.")
+        runner.notes.append(f"Missing{of}, neither published nor trained: {'; '.join(missing)}.")
     names = list(sets) or [set_name(name) for name in runner.recipe.evaluate.outside]
     return {
         "inside": set_name(runner.inside_name),

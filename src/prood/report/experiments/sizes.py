@@ -72,12 +72,12 @@ def section(content: Content) -> str:
         cells = [f"{100 * one['auc']:.1f} / {100 * one['gauc']:.1f}" for one in row["sets"].values()]
         lines.append([title, row["words"], f"{row['parameters']:,}", *cells, f"{100 * _gauc(row):.1f}"])
     found = correlation(content)
-    said = "not defined" if found is None else f"{found:+.2f}"
+    text = "not defined" if found is None else f"{found:+.2f}"
     return (
         f"Discriminators of different sizes at ε = {content['eps']:g}, each trained once, all with the same short "
         f"schedule ({', '.join(content['settings'])}). The size of the recipe is printed bold, and is the cross in the "
         "figure. The paper finds no dependence of GAUC on size. Ours: the correlation of mean GAUC with the logarithm "
-        f"of the number of parameters is {said}, over {len(lines) - 1} models and one seed.\n\n"
+        f"of the number of parameters is {text}, over {len(lines) - 1} models and one seed.\n\n"
         f"{markdown_table(lines)}"
     )
 

@@ -47,8 +47,8 @@ def _sets(runner: Runner) -> Content:
 
 def _sets_section(content: Content) -> str:
     against, text = content["outside"], section(content, like="openimages")  # others have no such table in the paper
-    told = f"{escaped(against)} is the test set of what our models were trained against; the paper's is OpenImages."
-    return f"{text}\n\n{told}" if against in content["sets"] else text
+    caption = f"{escaped(against)} is the test set of what our models were trained against; the paper's is OpenImages."
+    return f"{text}\n\n{caption}" if against in content["sets"] else text
 
 
 def _separate(runner: Runner) -> Content:
@@ -66,26 +66,28 @@ def _separate(runner: Runner) -> Content:
 def _separate_section(content: Content) -> str:
     titles = {row["run"]: row["title"] for row in content["rows"]}
     words = {True: "has exactly OE's accuracy, as it must", False: "has **not** OE's accuracy, as it should have"}
-    told = "; ".join(f"{titles[run]} {words[same]}" for run, same in content["same_accuracy"].items())
+    sentence = "; ".join(f"{titles[run]} {words[same]}" for run, same in content["same_accuracy"].items())
     text = section(content, others=("OE", "ProoD-S", "ProoD"))
-    return f"{text}\n\n{told}." if told else text
+    return f"{text}\n\n{sentence}." if sentence else text
 
 
 def _seeds(runner: Runner) -> Content:
     """On CIFAR the seeds that are there, unless training was asked for: each seed is half an hour of a GPU."""
     if runner.study.gpu and runner.training is None:
         runner = replace(runner, training=False)  # with the same lists of models and notes
-    known = {name: any(runner.file(name, seed).is_file() for seed in runner.seeds) for name in runner.study.rows}
-    nodes = [node for name, node in runner.study.rows.items() if (known[name] if runner.study.gpu else name in SEVERAL)]
+    published = {name: any(runner.file(name, seed).is_file() for seed in runner.seeds) for name in runner.study.rows}
+    nodes = [
+        node for name, node in runner.study.rows.items() if (published[name] if runner.study.gpu else name in SEVERAL)
+    ]
     content = table(runner, nodes, seeds=runner.seeds)
     if single := [row["title"] for row in content["rows"] if len(row["seeds"]) == 1]:
-        runner.notes.append(f"Of one seed so far, and so without a deviation: {'; '.join(single)}.")
+        runner.notes.append(f"One seed so far, hence no deviation: {'; '.join(single)}.")
     return content
 
 
 def _seeds_section(content: Content) -> str:
     text = section(content, others=("Plain", "OE", "ProoD-Disc", "ProoD"), runs=5)
-    return f"{text}\n\n“(2)” is said of a mean of fewer seeds than its row names; what is of a single one has no ±."
+    return f"{text}\n\n“(2)” marks a mean over fewer seeds than the row names; a single seed has no ±."
 
 
 _MAIN = (

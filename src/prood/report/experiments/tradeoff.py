@@ -1,4 +1,4 @@
-"""AUC against GAUC on held-back images for every single shift Δ, with the rule's choice."""
+"""AUC against GAUC on held-out images for every single shift Δ, with the rule's choice."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -22,8 +22,8 @@ COMBINED = {BASELINE: "OE's classifier", "prood": "ProoD's classifier"}
 
 def _shift(runner: Runner) -> Content:
     """By the AUC of OE, the classifier that shifts are chosen with."""
-    here = [run for run in COMBINED if (runner.has(run) and runner.has("discriminator")) or runner.may_train]
-    runner.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in here)
+    runs = [run for run in COMBINED if (runner.has(run) and runner.has("discriminator")) or runner.may_train]
+    runner.notes.extend(f"{COMBINED[run]} is left out: its weights are not here" for run in COMBINED if run not in runs)
     found = {
         run: sweep(
             *parts_of(runner, run),
@@ -32,7 +32,7 @@ def _shift(runner: Runner) -> Content:
             making.SHIFTS,
             device=processes.device(runner.device),
         )
-        for run in here
+        for run in runs
     }
     auc, candidates = found.get(BASELINE, (None, []))
     baseline = {} if auc is None else {"auc": auc, "accuracy": candidates[0].accuracy}
@@ -79,7 +79,7 @@ def _shift_section(content: Content) -> str:
         lines.append(cells)
     against = "" if base is None else f" (the AUC of OE is {100 * base:.2f})"
     return (
-        f"On held-back images of both training sets, at ε = {content['eps']:g}. Bold is the choice: "
+        f"On held-out images of both training sets, at ε = {content['eps']:g}. Bold is the choice: "
         f"{content['rule']}{against}. A trained classifier is combined with the discriminator at each Δ: its "
         f"accuracy is the same at all of them. The paper trains a classifier for each. "
         "The second column is the fraction of out-distribution inputs that a Δ stands for, were the discriminator "

@@ -69,7 +69,7 @@ def walk(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
                     continue
                 names.append(entry.name)
     except OSError as error:
-        raise NoAccess(f"cannot read the folder {folder}: {error.strerror}") from None
+        raise NoAccess(f"cannot read the folder {folder} ({error.strerror}): check its permissions") from None
     real = os.path.realpath(folder)
     if real in above:
         raise Damaged(f"the folder {folder} is a link to a folder that contains it: remove the link")
@@ -98,7 +98,7 @@ def lines(file: str, column: str | None) -> Iterator[str]:
                 if word:
                     yield os.path.join(base, word)
     except OSError as error:
-        raise NoAccess(f"cannot read {file}: {error.strerror}") from None
+        raise NoAccess(f"cannot read {file} ({error.strerror}): check its permissions") from None
     except csv.Error as error:
         raise Damaged(f"cannot read {file} as CSV: {error}") from None
 

@@ -88,8 +88,8 @@ def _file(path: str, listing: Listing, column: str | None) -> Iterator[Piece]:
     elif kind.endswith(".npz"):
         yield Piece("npz", path, 0, arrays.length(path))
     else:
-        known = ".txt .csv .parquet .tar .tar.gz .npz, or a picture"
-        raise Unsupported(f"{path} is not a source of images: its name must end in {known}")
+        endings = ".txt .csv .parquet .tar .tar.gz .npz, or a picture"
+        raise Unsupported(f"{path} is not a source of images: its name must end in {endings}")
 
 
 def _first(piece: Piece, limit: int | None) -> Piece:

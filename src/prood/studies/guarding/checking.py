@@ -10,7 +10,7 @@ from prood.studies.runner import Runner
 
 
 def check_classifier(runner: Runner) -> None:
-    """Make or open the classifier, say how good it is on held-back images, and refuse one that hardly guesses.
+    """Make or open the classifier, say how good it is on held-out images, and refuse one that hardly guesses.
 
     Wrong names or a wrong normalisation leave about 1/K of the images right, or fewer.
     """
@@ -24,10 +24,10 @@ def check_classifier(runner: Runner) -> None:
         logits = torch.cat([model(images.floats(some).to(device)).cpu() for some in rows])
     labels = images.labels_of(logits.shape[1])
     right = float((logits.argmax(1).numpy() == (images.labels if labels is None else labels).numpy()).mean())
-    said = f"the classifier alone names {right:.1%} of {len(images):,} held-back images right"
-    runner.console.print(said, highlight=False)
+    sentence = f"the classifier alone names {right:.1%} of {len(images):,} held-out images right"
+    runner.console.print(sentence, highlight=False)
     if right < (1 + 1 / logits.shape[1]) / 4:
-        fault = f"the classifier names only {right:.1%} of the held-back images right"
+        fault = f"the classifier names only {right:.1%} of the held-out images right"
         folders = images.classes or ()
         if len(folders) not in (0, logits.shape[1]):
             fault += (
