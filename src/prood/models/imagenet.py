@@ -56,8 +56,8 @@ class Packaged(nn.Module):
         super().__init__()
         self.network = network.requires_grad_(False)
         self.register_buffer("digest", torch.tensor(list(_digest(network)), dtype=torch.uint8))
-        self.register_state_dict_post_hook(_leave_out)
-        self.register_load_state_dict_pre_hook(_put_in)
+        self.register_state_dict_post_hook(_leave_out)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_put_in)  # type: ignore[no-untyped-call]
 
     def train(self, mode: bool = True) -> "Packaged":
         return super().train(False)  # its batch norms would learn, and no file would know
@@ -148,11 +148,11 @@ def efficientnet_lite0(
 
 def _load_packaged(network: nn.Sequential) -> None:
     """Tensors in the package's file have the order of the network's, under other names; none is of its first layer."""
-    network = network[1:]
-    given, own = _packaged(), network.state_dict()
+    learned = nn.Sequential(*list(network)[1:])
+    given, own = _packaged(), learned.state_dict()
     if [tuple(value.shape) for value in given] != [tuple(value.shape) for value in own.values()]:
         raise Damaged(f"{PACKAGE} holds other weights than those of EfficientNet-Lite0: install its version 0.1.0")
-    network.load_state_dict(dict(zip(own, given, strict=True)))
+    learned.load_state_dict(dict(zip(own, given, strict=True)))
 
 
 @cache

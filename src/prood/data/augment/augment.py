@@ -57,8 +57,8 @@ class Augment:
     colour: float = 0
 
     def __post_init__(self) -> None:
-        limits = (("pad", self.pad, _MOST), ("cutout", self.cutout, _MOST), ("degrees", self.degrees, 180))
-        limits = (*limits, ("rescaled", self.rescaled, 1), ("crop", self.crop, _LARGEST))
+        limits: list[tuple[str, float, int]] = [("pad", self.pad, _MOST), ("cutout", self.cutout, _MOST)]
+        limits += [("degrees", self.degrees, 180), ("rescaled", self.rescaled, 1), ("crop", self.crop, _LARGEST)]
         for name, value, most in limits:
             if not 0 <= value <= most:
                 raise BadValue(f"augmentation cannot have {name} = {value}: choose {name} from 0 to {most}")

@@ -148,5 +148,5 @@ def jitter(images: Tensor, factors: Tensor) -> Tensor:
 def _grey(images: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images
-    red, green, blue = images.split(1, dim=1)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
+    grey: Tensor = 0.299 * images[:, :1] + 0.587 * images[:, 1:2] + 0.114 * images[:, 2:]
+    return grey

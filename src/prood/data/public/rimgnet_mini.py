@@ -8,9 +8,9 @@ the test's, without the group that has no training images.
 from functools import partial
 from pathlib import Path
 
-from prood.data.formats.arrays import read_npz
 from prood.data.images import ImageSet, Shape
 from prood.data.public.known import known
+from prood.data.sources import load
 from prood.errors import NotFound
 
 SHARES = {"validation": 0.2, "test": 0.8}
@@ -21,7 +21,7 @@ def _read(name: str, folder: Path, split: str, shape: Shape | None = None) -> Im
     file = folder / f"{name}-{'train' if split == 'train' else 'test'}.npz"
     if not file.is_file():
         raise NotFound(f"there is no {file}: make it with benchmarks/rimgnet.py")
-    images = read_npz(file)
+    images = load(f"npz:{file}")
     chosen = images
     if name == "rimgnet" and split != "train":
         chosen = images.parted(SHARES, seed=0)["validation" if split == "validation" else "test"]
