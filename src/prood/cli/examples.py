@@ -27,6 +27,7 @@ EXAMPLES = {
     "info": "prood info cifar10",
     "reproduce cifar10": "prood reproduce cifar10 --fast",
     "reproduce cifar100": "prood reproduce cifar100 --fast",
+    "reproduce rimgnet": "prood reproduce rimgnet",
     "reproduce table": "prood reproduce table 1 --recipe quickstart",
     "reproduce figure": "prood reproduce figure shift --recipe quickstart",
     "reproduce all": "prood reproduce all --recipe quickstart",
