@@ -54,7 +54,7 @@ def test_json_in_another_encoding(refused, client):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/v1/predict?eps=0.1", "unknown option 'eps' in the address: there is none"),
+        ("/v1/predict?eps=0.1", "unknown option 'eps' in the address: there is only watch"),
         ("/v1/certify?esp=0.1", "unknown option 'esp' in the address: there is only eps, radius"),
         ("/v1/certify?eps=0.1&eps=0.2", "eps occurs twice in the address"),
         ("/v1/certify?eps=0.1&radius=no", "radius is true or false"),
