@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from prood.detector import Detector
-from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NotFound
+from prood.errors import AlreadyThere, BadValue, Damaged, Mismatch, NotFound, Unsupported
 from prood.models import fingerprint, save
 from prood.scoring import Engine, Request, score
 
@@ -207,3 +207,12 @@ def test_on_ray_the_rows_are_the_same(request_, tmp_path):
         pytest.skip("Ray does not start on this machine, or not within its thirty seconds")
     assert done.returncode == 0, done.stderr
     assert rows_in(tmp_path / "ray") == rows_in(tmp_path / "here")
+
+
+def test_a_ray_cluster_that_is_not_there_is_one_line_at_once(request_, tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="ray is not installed: pip install '.[scale]'")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    began = time.monotonic()
+    with pytest.raises(Unsupported, match="RAY_ADDRESS"):
+        score(request_, tmp_path / "out", Engine("ray", workers=1, device="cpu"))
+    assert time.monotonic() - began < 60

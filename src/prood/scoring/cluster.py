@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -67,6 +69,13 @@ def _decoded(images: Column, shape: Shape) -> dict[str, Any]:
     return {"image": images, "error": errors}
 
 
+def _knock(address: str) -> None:
+    """Raise an OSError at once where nothing listens; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
 def run(job: Job, scorer: Scorer, numbers: Sequence[int], progress: Progress, *, pool: Pool) -> None:
     """Score these shards on the Ray cluster at RAY_ADDRESS, or on one of this machine's own."""
     require_packages("scale", "ray", what="--engine ray")
@@ -76,6 +85,7 @@ def run(job: Job, scorer: Scorer, numbers: Sequence[int], progress: Progress, *,
     started = not ray.is_initialized()
     if started:
         try:
+            _knock(os.environ.get("RAY_ADDRESS", ""))
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # of a kind of its own for each way to fail, some of them plain
             fault = f"Ray cannot be started or reached ({first_line(error)})"
