@@ -276,4 +276,6 @@ def test_the_paragraph_says_what_was_measured_and_whether_it_pays():
     assert "not pay" in replace(FACTS, provable=0.01).paragraph()
     assert "as a detector it does" in replace(FACTS, provable=0.0, rejected_alone=0.5).paragraph()
     assert "far less" in replace(FACTS, made=True).paragraph()
-    assert "right" not in replace(FACTS, accuracy=None).paragraph()
+    assert "right" not in replace(FACTS, accuracy=None, largest=0.9).paragraph()
+    assert "largest" not in replace(FACTS, largest=0.5).paragraph()
+    assert "the largest class would be right for 71.0%" in replace(FACTS, largest=0.71).paragraph()
