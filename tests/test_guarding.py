@@ -81,6 +81,9 @@ def test_a_guard_that_is_killed_in_every_stage_ends_as_if_it_were_not(sets, tmp_
         assert (run / stage).is_file(), told
         finished = [run / name for name in LASTING if (run / name).is_file()]
         before = {file: before.get(file, file.stat().st_mtime_ns) for file in finished}
+        if not (run / "model.safetensors").is_file():
+            with pytest.raises(NotFound, match="prood guard --run"):
+                prood.load(run)
     last = start(sets, run)
     told, _ = last.communicate(timeout=300)
     assert last.returncode == 0, told
@@ -273,4 +276,6 @@ def test_the_paragraph_says_what_was_measured_and_whether_it_pays():
     assert "not pay" in replace(FACTS, provable=0.01).paragraph()
     assert "as a detector it does" in replace(FACTS, provable=0.0, rejected_alone=0.5).paragraph()
     assert "far less" in replace(FACTS, made=True).paragraph()
-    assert "right" not in replace(FACTS, accuracy=None).paragraph()
+    assert "right" not in replace(FACTS, accuracy=None, largest=0.9).paragraph()
+    assert "largest" not in replace(FACTS, largest=0.5).paragraph()
+    assert "the largest class would be right for 71.0%" in replace(FACTS, largest=0.71).paragraph()

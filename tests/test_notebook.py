@@ -6,7 +6,7 @@ import torch
 import prood
 from prood import data
 from prood.detector import Detector
-from prood.errors import BadValue, NotFound
+from prood.errors import BadValue, Mismatch, NotFound
 from prood.evaluation import EvaluateOptions, evaluate
 from prood.models import ProoD, discriminator, small
 from prood.training import Run
@@ -85,8 +85,14 @@ def test_other_norms_have_longer_radii(detector: Detector) -> None:
 def test_what_cannot_be_evaluated_is_named(detector: Detector) -> None:
     with pytest.raises(BadValue, match="Detector"):
         evaluate("runs/prood", inside="digits:test", outside="uniform", eps=0.1)  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match="bytes divided by 255"):
+        evaluate(detector, inside=torch.rand(1, *SHAPE), outside="uniform", eps=0.1)
+    pixels = torch.zeros(2, *SHAPE[1:], SHAPE[0])
+    for inside, outside in ((torch.zeros(2, *SHAPE), {"other": pixels}), (pixels, {"other": pixels})):
+        with pytest.raises(Mismatch, match="moveaxis"):
+            evaluate(detector, inside=inside, outside=outside, eps=0.1)
     with pytest.raises(BadValue, match="digits:test"):
-        evaluate(detector, inside=torch.rand(1, *SHAPE), outside="uniform", eps=0.1)  # type: ignore[arg-type]
+        evaluate(detector, inside=5, outside="uniform", eps=0.1)  # type: ignore[arg-type]
 
 
 def test_a_run_that_is_not_finished_says_how_to_go_on(tmp_path) -> None:

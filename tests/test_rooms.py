@@ -38,7 +38,7 @@ ALLOWED = {
     "wrapping": {"models", "training"},
     "studies": {"bounds", "models", "data", "methods", "training", "attacks", "evaluation", "detector"},
     "report": {"evaluation", "models", "data", "studies"},
-    "guarding": {"data", "models", "detector", "training", "evaluation", "studies", "report"},
+    "guarding": {"pretrained", "data", "models", "detector", "training", "evaluation", "studies", "report"},
     "cli": {
         "pretrained",
         "recipes",

@@ -20,6 +20,7 @@ from prood.evaluation import read_results
 from prood.evaluation.words import radius_text
 from prood.models import WrapOptions, read_metadata
 from prood.models.wrapped import trusting_code
+from prood.pretrained import GUARD_FILE
 from prood.report import card
 from prood.studies import publish
 from prood.studies.guarding.asked import Asked, look, set_name, sets
@@ -32,7 +33,7 @@ from prood.studies.published import read_one
 from prood.studies.runner import Runner
 from prood.training import Recipe, explain_recipe, load_recipe
 
-RECIPE, FACTS, REPORT, CARD, IMAGES = "guard.toml", "guard.json", "report.html", "card.md", "images"
+RECIPE, FACTS, REPORT, CARD, IMAGES = GUARD_FILE, "guard.json", "report.html", "card.md", "images"
 
 
 class Choices(TypedDict, total=False):

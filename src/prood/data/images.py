@@ -209,6 +209,12 @@ def check_labels(name: str, count: int, labels: Tensor | None, classes: tuple[st
         raise _wrong(name, f"has the label {high} but names {len(classes)} classes: name them all")
 
 
+def channels_last(shape: Sequence[int]) -> str:
+    """What to do about images whose channels stand last, to end a message with; nothing about others."""
+    last = len(shape) == 3 and shape[0] not in (1, 3) and shape[2] in (1, 3)
+    return ": the channels stand last, so move them: moveaxis(images, -1, -3)" if last else ""
+
+
 def _wrong(name: str, what: str) -> BadValue:
     return BadValue(f"the image set '{name}' {what}")
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from prood import processes
 from prood.attacks import Compiled
 from prood.data import ImageSet
+from prood.data.images import channels_last
 from prood.errors import BadValue, Damaged, Mismatch, NoAccess, Unsupported, first_line, warn
 from prood.evaluation.measuring import Evaluator
 from prood.evaluation.metrics import auc, fpr, intervals, rejected
@@ -147,7 +148,8 @@ def _plan(
     plan: Plan = {}
     for title, images in outside.items():
         if images.shape != inside.shape:
-            raise Mismatch(f"{title} has images of shape {images.shape}, but {inside.name} of shape {inside.shape}")
+            fault = f"{title} has images of shape {images.shape}, but {inside.name} of shape {inside.shape}"
+            raise Mismatch(f"{fault}{channels_last(images.shape)}")
         chosen = images if options.limit is None else images.subset(options.limit, options.seed)
         settings = options.identity | {"inside": inside.name, "outside": title}
         settings |= {"fingerprints": prints | {"outside": chosen.fingerprint()}}
@@ -244,7 +246,7 @@ def _check_shape(score: Score, inside: ImageSet, device: torch.device) -> None:
         score(torch.full((1, *inside.shape), 0.5, device=device))
     except (RuntimeError, ValueError) as error:
         fault = f"the model does not take images of {inside.name}, of shape {inside.shape}"
-        raise Mismatch(f"{fault}: {first_line(error)}") from None
+        raise Mismatch(f"{fault}{channels_last(inside.shape) or f': {first_line(error)}'}") from None
 
 
 class Bar(Progress):

@@ -120,7 +120,8 @@ class Results:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"Results({len(self)} evaluations{''.join(f'{chr(10)}  {one!r}' for one in self)})"
+        count = f"{len(self)} evaluation{'' if len(self) == 1 else 's'}"
+        return f"Results({count}{''.join(f'{chr(10)}  {one!r}' for one in self)})"
 
     def _repr_html_(self) -> str:  # in a notebook
         from prood.report.sections import tables_html

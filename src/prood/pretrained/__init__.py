@@ -13,6 +13,7 @@ from prood.pretrained import hub
 FOLDER = Path(__file__).parent
 MODEL_FILE = "model.safetensors"
 RUN_FILE = "recipe.json"  # in the folder of a run from its first moment on
+GUARD_FILE = "guard.toml"  # in that of a guard, likewise
 
 
 def names() -> tuple[str, ...]:
@@ -72,6 +73,8 @@ def find(given: Path | str) -> Path:
     if not isfile(file):
         if isdir(given) and (Path(given) / RUN_FILE).is_file():
             raise NotFound(f"{given} is a run that is not finished: run the command that began it with --resume")
+        if isdir(given) and (Path(given) / GUARD_FILE).is_file():
+            raise NotFound(f"{given} is a guard that is not finished: continue it with 'prood guard --run {given}'")
         advice = f"give a run's folder, a .safetensors file, hf:USER/NAME or a shipped model ({listed()})"
         if str(given) in names():
             advice = f"the folder hides the shipped model {given}; rename it, or work in another folder"

@@ -20,6 +20,8 @@ from prood.studies.runner import Runner
 
 MUCH, SOME = 0.5, 0.1
 """Shares of the outliers that are provably rejected, from which on proofs pay, or pay in part."""
+MOSTLY = 0.5
+"""A class with more of the images inside is named beside the accuracy, as naming it alone would be accurate, too."""
 COST = 0.02
 """By how much fewer outliers the guarded model may reject than the classifier alone, for its proofs."""
 
@@ -29,8 +31,9 @@ class Facts:
     """Fractions of 1, on images that nothing was trained on or chosen by.
 
     `accuracy` is the classifier's, alone and guarded, for the class stays; `accuracy_accepted` that on the images which
-    are accepted. `rejected_alone` is what the classifier's own confidence rejects of the outliers where it accepts as
-    many images inside. `attacked` is the share of the outliers that stay rejected under attack, None without one.
+    are accepted; `largest` the share of the largest class. `rejected_alone` is what the classifier's own confidence
+    rejects of the outliers where it accepts as many images inside. `attacked` is the share of the outliers that stay
+    rejected under attack, None without one.
     """
 
     eps: float
@@ -45,6 +48,7 @@ class Facts:
     inside: int
     outside: int
     made: bool
+    largest: float | None = None
 
     @property
     def pays(self) -> str:
@@ -80,6 +84,8 @@ class Facts:
                 f"The classifier alone names {self.accuracy:.1%} of {self.inside:,} test images right, and guarded"
             )
             parts[-1] += f" the same{of_those}."
+            if self.largest is not None and self.largest > MOSTLY:
+                parts[-1] += f" Always naming the largest class would be right for {self.largest:.1%}."
         parts.append(
             f"At confidence ≥ {self.threshold:.4g} the guarded model accepts {self.accepted:.1%} of them, and rejects "
             f"{self.rejected:.1%} of {self.outside:,} outliers, where the classifier alone rejects "
@@ -105,9 +111,10 @@ def facts_of(runner: Runner, run: Path, *, made: bool) -> Facts:
     accepts = rule.accepts(rule.value(proof.scores.inside))
     sure, guesses = _alone(detector, inside)
     sure_outside, _ = _alone(detector, outside)
-    right = None
+    right = largest = None
     if inside.labels is not None and int(inside.labels.max()) < detector.count:
         right = guesses == inside.labels.numpy()
+        largest = float(torch.bincount(inside.labels).max()) / len(inside)
     share = min(1.0, max(float(accepts.mean()), 1e-6))
     return Facts(
         eps=runner.eps,
@@ -122,6 +129,7 @@ def facts_of(runner: Runner, run: Path, *, made: bool) -> Facts:
         inside=len(inside),
         outside=len(proof.scores.clean),
         made=made,
+        largest=largest,
     )
 
 
