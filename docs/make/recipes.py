@@ -26,8 +26,8 @@ declare [methods of your own](../guides/extend.md#a-method). Reading such a reci
 
 """
 FOR_ONE = "A table `[{table}.METHOD]` replaces keys for one method.\n\n"
-AFTER_NETWORKS = """Classifiers are `resnet18`, `resnet50`, `efficientnet-lite0`, `compact`, `small` and `certified-classifier`. A table
-`[networks.METHOD]` gives one method a network of its own.
+AFTER_NETWORKS = """Classifiers are `resnet18`, `resnet50`, `efficientnet-lite0`, `compact`, `small` and
+`certified-classifier`. A table `[networks.METHOD]` gives one method a network of its own.
 
 """
 
