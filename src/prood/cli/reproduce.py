@@ -75,9 +75,9 @@ def study(
 ) -> None:
     """The paper's models, for one modern GPU: train, choose shifts, certify, attack, publish.
 
-    rimgnet is Restricted ImageNet at 224 pixels, and needs `pip install '.[imagenet]'`. Without a GPU it trains a
-    small discriminator and combines it with a pretrained classifier (plain, discriminator, prood-s, shipped); a GPU
-    trains the others too: oe, discriminator-large, prood-s-large, prood-large.
+    rimgnet is Restricted ImageNet at 224 pixels, and needs `pip install '.[imagenet]'`. Without a GPU it trains
+    a small discriminator and combines it with a pretrained classifier (plain, discriminator, prood-s, shipped).
+    With a GPU it also makes oe, discriminator-large, prood-s-large and prood-large.
 
     cifar10 and cifar100: plain, oe, discriminator-ibp (the paper's, with intervals), discriminator (ours, with
     linear bounds), prood-ibp, prood-s-ibp, prood, prood-s; and shipped, the compact model that comes with the
