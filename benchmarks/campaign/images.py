@@ -25,7 +25,12 @@ NOISE_SEED = 20_261  # of the held-back noise; the test sets' is 0
 
 
 def unpack(folder: Path) -> None:
-    """FOLDER/SET/SPLIT-NN.webp → FOLDER/SET-SPLIT.npy, for each set whose sheets are new."""
+    """FOLDER/SET/SPLIT-NN.webp → FOLDER/SET-SPLIT.npy, for each set whose sheets are new; and so rimgnet-mini/*.npz."""
+    for archive in sorted(folder.glob("rimgnet-mini/*-train.npz")):
+        if not (target := folder / f"{archive.stem}.npy").exists():
+            with np.load(archive) as content, (part := target.with_suffix(".part")).open("wb") as file:
+                np.save(file, content["images"])
+            part.rename(target)
     splits = {path.parent / path.stem.rpartition("-")[0] for path in folder.glob("*/*-[0-9][0-9].webp")}
     with ProcessPoolExecutor() as pool:
         for split in sorted(splits):
@@ -83,12 +88,19 @@ def _repeated(images: Tensor, count: int) -> Tensor:
     return images.repeat(math.ceil(count / len(images)), 1, 1, 1)[:count]
 
 
-def held_back(folder: Path) -> dict[str, ImageSet]:
-    """The held-back images; `cifar10` is the in-distribution."""
-    sets = {name: held_set(folder, name) for name in ("cifar10", "cifar100", "natural32")}
-    sets["smooth"] = smooth_noise(1000, SHAPE, NOISE_SEED)
-    sets["uniform"] = uniform_noise(500, SHAPE, NOISE_SEED)
+def held_back(folder: Path, inside: str = "cifar10", crop: int = 0) -> dict[str, ImageSet]:
+    """The held-back images, of each the square of side `crop` at its centre; `inside` is the in-distribution."""
+    names = ("rimgnet", "notrimgnet") if inside == "rimgnet" else ("cifar10", "cifar100", "natural32")
+    sets = {name: _centre(held_set(folder, name), crop) for name in names}
+    shape = sets[inside].shape
+    sets["smooth"] = smooth_noise(1000, shape, NOISE_SEED)
+    sets["uniform"] = uniform_noise(500, shape, NOISE_SEED)
     return sets
+
+
+def _centre(images: ImageSet, side: int) -> ImageSet:
+    margin = (images.shape[1] - side) // 2 if side else 0
+    return ImageSet(images.name, images.images[..., margin:, margin:][..., : side or None, : side or None].contiguous())
 
 
 def test_sets(folder: Path) -> dict[str, ImageSet]:

@@ -24,7 +24,8 @@ def judge(
     arithmetic: str,
     rows: int = 250,
 ) -> dict[str, Any]:
-    """AUC, and for each radius GAUC and the share provably rejected at each share accepted, for each set.
+    """The first set is the in-distribution. AUC, and for each radius GAUC and the share provably rejected at each
+    share accepted, for each set.
 
     `clean` are the shares rejected without any change of the images.
     """
@@ -43,10 +44,11 @@ def judge(
     torch.backends.cudnn.allow_tf32 = False
     try:
         with torch.no_grad():
-            inside = clean(sets["cifar10"])
+            first = next(iter(sets))
+            inside = clean(sets[first])
             found: dict[str, Any] = {}
             for name, images in sets.items():
-                if name == "cifar10":
+                if name == first:
                     continue
                 scores = clean(images)
                 row: dict[str, Any] = {"images": len(images), "auc": _short(auc(inside, scores))}

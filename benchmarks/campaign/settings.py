@@ -13,6 +13,7 @@ from typing import Any
 class Settings:
     """Lengths in the schedule are parts of the whole training, so that a short job is a long one compressed."""
 
+    inside: str = "cifar10"  # or "rimgnet", whose outliers are notrimgnet alone
     size: str = "S"  # a named size, or the words that spell one: "192 384s2 384 p2 fc256"
     epochs: float = 40
     batch: int = 256
@@ -36,6 +37,9 @@ class Settings:
     procedural: float = 0.0  # share of made textures
     rescaled: float = 0.0  # share of outliers shown from close up or from afar
     pad: int = 4
+    crop: int = 0  # train on crops of this side, and judge on those at the centre
+    resized: float = 0.0
+    colour: float = 0.0
     cutout: int = 0
     autoaugment: bool = False
     init: float = 1.0  # times the first weights of all layers but the last; √6 makes PyTorch's He's
@@ -44,6 +48,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.decay not in ("linear", "cosine"):
             raise ValueError(f"decay is 'linear' or 'cosine', not {self.decay!r}")
+        if self.inside not in ("cifar10", "rimgnet"):
+            raise ValueError(f"inside is 'cifar10' or 'rimgnet', not {self.inside!r}")
 
 
 @dataclass(frozen=True)

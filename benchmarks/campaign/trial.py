@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from images import SHAPE
 from settings import Settings
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -114,7 +115,8 @@ def objective(settings: Settings) -> Trial:
 
 
 def network(settings: Settings) -> Discriminator:
-    model = build({"name": "discriminator", "size": settings.size})
+    side = settings.crop or SHAPE[1]
+    model = build({"name": "discriminator", "size": settings.size, "image": [SHAPE[0], side, side]})
     assert isinstance(model, Discriminator)
     return model
 
@@ -167,6 +169,9 @@ def train(
         autoaugment=settings.autoaugment,
         cutout=settings.cutout,
         rescaled=settings.rescaled,
+        crop=settings.crop,
+        resized=settings.resized,
+        colour=settings.colour,
     )
     batches = Batches(inside, outside, options, augment=augment, noise=True, device=device)
     update = Update(model, trial, optimizer, options, device)

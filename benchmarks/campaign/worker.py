@@ -41,8 +41,11 @@ def work(chosen: argparse.Namespace, cut_off: int) -> int:
     def few(images: ImageSet) -> ImageSet:
         return images.select(range(min(chosen.limit, len(images)))) if chosen.limit else images
 
-    inside = few(training_set(chosen.data, "cifar10"))
-    outside = outliers(chosen.data, settings.natural, settings.procedural, settings.seed)
+    inside = few(training_set(chosen.data, settings.inside))
+    if settings.inside == "cifar10":
+        outside = outliers(chosen.data, settings.natural, settings.procedural, settings.seed)
+    else:
+        outside = training_set(chosen.data, "notrimgnet")
     if chosen.limit:
         outside = outside.subset(chosen.limit, 0)
     say(f"{len(inside)} and {len(outside)} images")
@@ -53,13 +56,13 @@ def work(chosen: argparse.Namespace, cut_off: int) -> int:
         return cut_off
     made, facts = result
     since = time.monotonic()
-    sets = {name: few(images) for name, images in held_back(chosen.data).items()}
+    sets = {name: few(images) for name, images in held_back(chosen.data, settings.inside, settings.crop).items()}
     radii = [0.01, HIGH] if settings.eps_high or settings.eps > 0.02 else [0.01]
     judged = {
         kind: judge(model, sets, radii, device, method="crown-ibp", arithmetic="plain") for kind, model in made.items()
     }
     first = {
-        name: images if name == "cifar10" else images.select(range(min(CROWN, len(images))))
+        name: images if name == settings.inside else images.select(range(min(CROWN, len(images))))
         for name, images in sets.items()
     }
     judged["crown"] = judge(made["averaged"], first, radii, device, method="crown", arithmetic="plain")

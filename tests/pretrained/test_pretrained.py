@@ -15,11 +15,11 @@ import prood
 from prood import pretrained
 from prood.certification import file_sha256, read
 from prood.cli import app
-from prood.errors import NoAccess, NotFound, UnknownName
+from prood.errors import MissingPackage, NoAccess, NotFound, UnknownName
 from prood.models import Discriminator, ProoD, build, fingerprint, load, model_path, read_metadata, save
 from prood.studies.publishing import portable
 
-LIMIT = 25_000_000
+LIMIT = 29_000_000
 REAL = pretrained.FOLDER
 
 
@@ -172,7 +172,11 @@ def test_every_card_belongs_to_a_model() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pretrained.names())
 def test_a_shipped_model_is_complete(name: str) -> None:
-    model, about = prood.load(str(pretrained.path(name))), read_metadata(pretrained.path(name))
+    about = read_metadata(pretrained.path(name))
+    try:
+        model = prood.load(str(pretrained.path(name)))
+    except MissingPackage as error:
+        pytest.skip(str(error))
     assert isinstance(model, ProoD)
     images = torch.rand(2, *about.architecture["discriminator"].get("image", (3, 32, 32)))
     with torch.no_grad():

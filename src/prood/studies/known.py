@@ -167,9 +167,7 @@ def rimgnet() -> Study:
         trained("discriminator", "small", table="", measures=()),
         Node("discriminator", disc, rounded="small"),
         combined("prood-s", f"{joint}-S", "plain", headline=True),
-        Node(
-            "shipped", f"{joint}-S, with a gate", rounded="prood-s", gate="default", table="", measures=(CERTIFY.name,)
-        ),
+        Node("shipped", f"{joint}-S, shipped", rounded="prood-s", gate="default", table="", measures=(CERTIFY.name,)),
         trained("discriminator", "large", table="", measures=(), **large),
         Node("discriminator-large", f"{disc}, large", rounded="large", gpu=True),
         combined("prood-s-large", f"{joint}-S, large", "plain", "discriminator-large", gpu=True),
