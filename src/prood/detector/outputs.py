@@ -48,7 +48,7 @@ def outputs_of(model: ProoD | Discriminator, images: Tensor) -> Outputs:
 
 
 def outputs_over(model: ProoD | Discriminator, classes: int, stacks: Iterable[Tensor]) -> Outputs:
-    """Of all images of these batches."""
+    """Outputs for all images in these batches."""
     parts = [Outputs(np.zeros((0, classes)), np.zeros(0), np.zeros(0), np.zeros(0))]
     for stack in stacks:
         parts.append(outputs_of(model, stack))

@@ -68,7 +68,7 @@ def sizes(count: int, table: GuardTable) -> dict[str, int]:
 
 
 def sizes_outside(count: int, table: GuardTable) -> dict[str, int]:
-    """The same of the outliers, which no threshold is set by."""
+    """Sizes of the outliers' parts; no threshold is set by them."""
     if count < FEWEST_OUTSIDE:
         fault = f"{count} images outside are too few to train and test with"
         raise BadValue(f"{fault}: give {FEWEST_OUTSIDE} or more, or leave out --outside and they are made")
