@@ -79,6 +79,8 @@ def check(words: list[str]) -> None:
         assert set(words[1:]) <= set(targets), words
     elif words[0] == "pip":
         _check_pip(words)
+    elif words[0] == "python3":
+        assert words[1:3] == ["-m", "venv"], words
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), words[1]
     else:
@@ -88,6 +90,8 @@ def check(words: list[str]) -> None:
 def _check_prood(words: list[str]) -> None:
     command, context = typer.main.get_command(app), None
     rest = words[1:]
+    if rest in (["--version"], ["--install-completion"]):
+        return
     while hasattr(command, "commands"):
         context = command.make_context(words[0], list(rest[:1]), parent=context)
         assert rest[0] in command.commands, f"there is no command {rest[0]}"

@@ -8,7 +8,7 @@ from PIL import Image
 from prood.data import StoredSet, load, open_set
 from prood.data.formats.pictures import decode, fit
 from prood.data.formats.table import read_csv
-from prood.errors import BadValue, Damaged, NoAccess, NotFound, ProodError
+from prood.errors import BadValue, Damaged, NoAccess, NotFound, ProodError, Unsupported
 
 NAMES = ("a/one.png", "a/two.jpg", "b/three.png", "four.png")
 
@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_list_is_one_line(place: Path, text: str, kind: typ
 
 def test_what_is_no_list_is_refused(place: Path) -> None:
     for name in ("missing.csv", "a", "null\0byte.csv"):
-        with pytest.raises((NotFound, NoAccess)):
+        with pytest.raises((NotFound, NoAccess, Unsupported)):
             load(f"csv:{place}/{name}")
     (place / "train.csv").write_bytes(b"path\n\xff\xfe.png\n")
     with pytest.raises(Damaged, match="UTF-8"):
