@@ -100,7 +100,7 @@ def test_a_line_that_only_lacks_its_end_is_whole(tmp_path):
         ({"confidence": 5.0}, "confidence is 5.0"),
         ({"version": "99, certified"}, "version is '99, certified'"),
         ({"input": {"name": "a" * 5000, "row": 1, "sha256": ""}}, "at most 4,096 letters"),
-        ({"input": {"name": "\ud800", "row": 1, "sha256": ""}}, "no text"),
+        ({"input": {"name": "\ud800", "row": 1, "sha256": ""}}, "not a text"),
         ({"input": {"name": "x", "row": 10**30, "sha256": ""}}, "row is 1000"),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_damaged_recipe_is_named(prood, tiny, tmp_path, text):
         (["--set", f"train.batch={10**300}"], "batch"),
         (["--set", f"networks.classifier.classes={10**300}"], "does not take these arguments"),
         (["--set", f"networks.classifier.channels={10**300}"], "does not take these arguments"),
-        (["--set", f"networks.discriminator.far_penalty={10**400}"], "guard is a number of more than 300 digits"),
+        (["--set", f"networks.discriminator.far_penalty={10**400}"], "far_penalty is a number of more than 300 digits"),
     ],
 )
 def test_settings_that_no_training_can_have(prood, tiny, tmp_path, words, said):

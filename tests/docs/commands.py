@@ -79,8 +79,8 @@ def check(words: list[str]) -> None:
         assert set(words[1:]) <= set(targets), words
     elif words[0] == "pip":
         _check_pip(words)
-    elif words[:3] == ["python3", "-m", "venv"]:
-        assert len(words) == 4, words
+    elif words[0] == "python3":
+        assert words[1:3] == ["-m", "venv"], words
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), words[1]
     else:
@@ -90,7 +90,7 @@ def check(words: list[str]) -> None:
 def _check_prood(words: list[str]) -> None:
     command, context = typer.main.get_command(app), None
     rest = words[1:]
-    if rest == ["--version"]:
+    if rest in (["--version"], ["--install-completion"]):
         return
     while hasattr(command, "commands"):
         context = command.make_context(words[0], list(rest[:1]), parent=context)

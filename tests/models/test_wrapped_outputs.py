@@ -159,8 +159,8 @@ def test_names_that_do_not_fit_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"weight": np.full((12, 4), np.nan)}, "answers NaN or infinity"),
-        ({"weight": np.full((12, 4), np.inf)}, "answers NaN or infinity"),
+        ({"weight": np.full((12, 4), np.nan)}, "returns NaN or infinity"),
+        ({"weight": np.full((12, 4), np.inf)}, "returns NaN or infinity"),
         ({"weight": np.ones((12, 1))}, "one number for an image"),
         ({"weight": np.ones((9, 4))}, "cannot be opened as onnx"),
         ({"image": ("N", 12)}, "2 axes: images have four"),

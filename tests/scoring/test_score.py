@@ -55,7 +55,7 @@ def test_the_rows_are_what_the_detector_says_and_one_for_each_image(request_, ru
             assert row[f"rejected_{eps}"] == (bounds[place, number] < detector.threshold)
         assert (row["confidence"], row["error"]) == (pytest.approx(answer.confidence[place], rel=1e-6), None)
     broken = rows[str(photos / "part-1" / "broken.jpg")]
-    assert "no picture" in broken["error"]
+    assert "not a picture" in broken["error"]
     assert {value for name, value in broken.items() if name not in ("image", "error")} == {None}
     manifest = json.loads((tmp_path / "out" / "_manifest.json").read_bytes())
     assert manifest["complete"]

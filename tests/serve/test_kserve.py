@@ -113,8 +113,8 @@ GOOD = {"name": "images", "shape": [1, 1, 28, 28], "datatype": "FP32", "data": [
         ({"shape": [1, 3, 28, 28]}, "the shape is [N, 1, 28, 28]"),
         ({"shape": [2, 1, 28, 28]}, "a list of 1568 numbers"),
         ({"data": None}, "or as bytes with the header"),
-        ({"data": [[0.5] * 28] * 27 + [[0.5]]}, "flat or nested as the shape says"),
-        ({"data": [[0.5] * 392] * 2}, "flat or nested as the shape says"),
+        ({"data": [[0.5] * 28] * 27 + [[0.5]]}, "flat or nested by the shape"),
+        ({"data": [[0.5] * 392] * 2}, "flat or nested by the shape"),
         ({"data": ["0.5"] * 784}, "a list of 784 numbers"),
         ({"data": [1.5] * 784}, "outside [0, 1]"),
         ({"datatype": "UINT8"}, "numbers of the datatype UINT8"),
@@ -131,9 +131,9 @@ def test_inputs_that_are_none(client, change, said):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({}, "there is one input"),
-        ({"inputs": [GOOD, GOOD]}, "there is one input"),
-        ({"inputs": GOOD}, "there is one input"),
+        ({}, "send exactly one input"),
+        ({"inputs": [GOOD, GOOD]}, "send exactly one input"),
+        ({"inputs": GOOD}, "send exactly one input"),
         ({"inputs": [GOOD], "parameters": []}, "parameters is an object"),
         ({"inputs": [GOOD], "parameters": {"eps": 2}}, "between 0 and 1"),
         ({"inputs": [GOOD], "outputs": [{"name": "energy"}]}, "there is no output 'energy'"),
@@ -142,7 +142,10 @@ def test_inputs_that_are_none(client, change, said):
         ({"inputs": [GOOD], "outputs": [{"name": "p_in", "parameters": {"binary_data": 1}}]}, "true or false"),
         ({"inputs": [GOOD], "outputs": [{"name": "p_in", "parameters": []}]}, "parameters is an object"),
         ({"inputs": [GOOD], "parameters": {"binary_data_output": "yes"}}, "true or false"),
-        ({"inputs": [GOOD | {"parameters": {"binary_data_size": 3136}}]}, "no header Inference-Header-Content-Length"),
+        (
+            {"inputs": [GOOD | {"parameters": {"binary_data_size": 3136}}]},
+            "lacks the header Inference-Header-Content-Length",
+        ),
     ],
 )
 def test_requests_that_are_none(client, body, said):

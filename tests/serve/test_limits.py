@@ -48,7 +48,7 @@ def test_json_that_is_none(refused, client, body, said):
 
 def test_json_in_another_encoding(refused, client):
     answered = client.post("/v1/predict", content=b'{"a": "\xff"}', headers={"content-type": "application/json"})
-    refused(answered, 400, "not JSON")
+    refused(answered, 400, "not UTF-8")
 
 
 @pytest.mark.parametrize(

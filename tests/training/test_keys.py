@@ -45,7 +45,7 @@ def test_a_key_without_a_value_is_shown_as_a_comment() -> None:
     ("table", "shown"),
     [
         ("augment.discriminator", ["autoaugment = false", 'border = "reflect"']),
-        ("evaluate.good", ['method = "ibp"']),
+        ("evaluate.good", ['bound = "ibp"']),
     ],
 )
 def test_what_one_method_has_of_its_own_is_shown_where_it_differs(table: str, shown: list[str]) -> None:

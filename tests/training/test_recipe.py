@@ -94,7 +94,7 @@ def test_the_rest_of_a_network_has_its_default() -> None:
 
 
 def test_the_comment_at_the_head_is_the_description(tmp_path: Path) -> None:
-    assert load_recipe("cifar10").description.startswith("CIFAR-10 as in the paper (App. D): OpenImages as training")
+    assert load_recipe("cifar10").description.startswith("CIFAR-10 as in the paper (App. D)")
     assert "pad" not in load_recipe("cifar10").description
 
 

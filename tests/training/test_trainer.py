@@ -169,12 +169,12 @@ def test_a_run_from_before_an_option_existed_has_its_default(runs: Path, recipe:
 
 
 def test_a_combination_is_certified_as_its_discriminator_is(recipe: Recipe, tmp_path: Path) -> None:
-    own = {"plain": {"method": "ibp", "limit": 7}, "discriminator": {"method": "crown-ibp"}}
+    own = {"plain": {"bound": "ibp", "limit": 7}, "discriminator": {"bound": "crown-ibp"}}
     for method in own:
         fit(method, replace(recipe, own_evaluate=own), tmp_path / method)
     combine(tmp_path / "plain", tmp_path / "discriminator", tmp_path / "both", shift=1.0)
     planned = read_metadata(tmp_path / "both").recipe["evaluate"]
-    assert (planned["method"], planned["limit"]) == ("crown-ibp", 7)
+    assert (planned["bound"], planned["limit"]) == ("crown-ibp", 7)
 
 
 @pytest.mark.parametrize("method", METHODS)

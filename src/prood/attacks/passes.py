@@ -1,6 +1,6 @@
 """Scores and gradients of many points at once, as they are, as a captured graph, or compiled.
 
-On a GPU a pass through a network is hundreds of kernels. Of few images, and without gradients, to launch them one by
+On a GPU a pass through a network is hundreds of kernels. For few images, and without gradients, launching them one by
 one takes longer than to run them; and a search repeats the same pass thousands of times. So such a pass is captured as
 a CUDA graph and replayed. With gradients that gains nothing (`benchmarks/attacks.py`), and they are left as they are.
 

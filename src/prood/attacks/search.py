@@ -137,7 +137,7 @@ class Search:
         # Nothing here asks the device for a number, so that a GPU never waits for the next launch.
         best = torch.full_like(self.value, -torch.inf).scatter_reduce(0, owner, values, "amax")
         wins = (values == best[owner]) & (values > self.value[owner])
-        # Of rows that tie, the first: an assignment with repeated indices would take any of them.
+        # The first of equal rows: an assignment with repeated indices would take any of them.
         row = torch.where(wins, torch.arange(len(values), device=values.device), len(values))
         first = torch.full_like(self.numbers, len(values)).scatter_reduce(0, owner, row, "amin")
         found, first = first < len(values), first.clamp_max(len(values) - 1)

@@ -172,7 +172,7 @@ def follow(detector: Detector, bounds: Sequence[float]) -> Sequence[float | None
 
 
 def stated(detector: Detector, bound: float) -> float | None:
-    """The same of one bound."""
+    """What `stated` says about one bound."""
     return follow(detector, [bound])[0]
 
 

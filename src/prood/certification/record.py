@@ -135,7 +135,7 @@ def _is_name(text: str) -> bool:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that stands there twice, one reader takes the first value and another the last."""
+    """Refuse duplicate keys: one reader takes the first value, another the last."""
     values = dict(pairs)
     if len(values) < len(pairs):
         raise ValueError("a key occurs twice")
@@ -143,7 +143,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def image_sha256(image: NDArray[np.float32]) -> str:
-    """Of the text `float32(C, H, W)` and the little-endian bytes of the pixels in [0, 1]."""
+    """SHA-256 of the text `float32(C, H, W)` and the little-endian bytes of the pixels in [0, 1]."""
     if image.dtype != np.float32:
         raise Unsupported(f"an image is hashed as float32, not as {image.dtype}")
     digest = hashlib.sha256(f"float32{tuple(image.shape)}".encode())

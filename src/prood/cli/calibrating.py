@@ -80,9 +80,9 @@ def calibrate(
 ) -> None:
     """Set the threshold from your own images.
 
-    With --outside, a table shows what proofs cost: for each share accepted and each share of the false rejections given
-    to g, how many outliers are rejected and provably rejected. Choose a row with --accept and --provable. The points
-    `default` and `strong` cost at most 1.5 and 5 points of false positives.
+    With --outside, a table shows what proofs cost. Its rows are shares accepted, and shares of the false rejections
+    given to g. Its cells show how many outliers are rejected and provably rejected. Choose a point with --accept and
+    --provable. The points `default` and `strong` cost at most 1.5 and 5 points of false positives.
     """
     from prood.studies.thresholds import Asked, Outliers, calibrate_model
 

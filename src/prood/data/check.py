@@ -93,8 +93,8 @@ def _findings(name: str, facts: Facts | None, console: Console, everything: bool
     if len(damaged) > _SHOWN:
         yield Finding(name, "damaged", f"and {len(damaged) - _SHOWN:,} more", right=False)
     if good:
-        # Published values have four digits. Of a sample, four standard errors, as the means of single images have a
-        # standard deviation below 0.25.
+        # Published values have four digits. A sample may differ by four standard errors, as the means of single images
+        # have a standard deviation below 0.25.
         tolerance = 0.01 if sampled else 5e-5
 
         def near(measured: tuple[float, ...], published: tuple[float, ...]) -> bool:

@@ -72,7 +72,7 @@ class Calibration:
     def doubt(self, outside: float, classes: int) -> str | None:
         """What speaks against these images being in-distribution, in one sentence; `classes` is 0 without a classifier.
 
-        `outside` is the share of them that g holds for out-distribution: p(in) < 1/2. Of images of the kind that g was
+        `outside` is the share of them that g holds for out-distribution: p(in) < 1/2. For images of the kind that g was
         trained with, most are not, and the few that are rejected are still more sure of their class than 1/K.
         """
         floor = 1 / classes if classes else 0.0
@@ -92,6 +92,6 @@ def calibrated(scores: Floats, values: Floats, *, accept: float, level: float) -
     if np.isnan(scores).any():
         raise BadValue("a calibration score is NaN: check the images and the weights for NaN")
     k = order_statistic(len(scores), accept=accept, level=level)
-    # Of the values on their own: the guarantee is about what is compared, and that is the confidence.
+    # Computed from the values themselves: the guarantee is about what is compared, the confidence.
     threshold, ordered = threshold_at(values, accept, level), np.sort(scores)
     return Calibration(threshold, float(ordered[k - 1]), k, accept, level, ordered)

@@ -288,7 +288,7 @@ class Detector:
 
     @torch.no_grad()
     def _outputs(self, images: Images, batch: int, model: ProoD | Discriminator | None = None) -> Outputs:
-        """Of the detector's model, or of another one for the same images."""
+        """Outputs of the detector's model, or of another one for the same images."""
         model, count = (self.model if model is None else model).eval(), self.count
         return outputs_over(model, count, (stack.to(self.device) for stack in read(images, self.shape, batch=batch)))
 

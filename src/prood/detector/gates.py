@@ -84,7 +84,7 @@ Spent = float | Schedule | None
 
 
 def schedule_of(provable: Spent) -> Schedule:
-    """Of a share, the schedule that spends it at every level."""
+    """The schedule that spends a share at every level."""
     if isinstance(provable, Schedule):
         return provable
     if provable is not None and not isinstance(provable, Real):

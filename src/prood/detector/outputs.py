@@ -55,7 +55,7 @@ def outputs_of(model: ProoD | Discriminator, images: Tensor) -> Outputs:
 
 
 def outputs_over(model: ProoD | Discriminator, classes: int, stacks: Iterable[Tensor]) -> Outputs:
-    """Of all images of these batches."""
+    """Outputs for all images in these batches."""
     none = np.zeros(0)
     parts = [Outputs(np.zeros(0, np.int64), np.zeros((0, classes), np.float32), none, none, none)]
     for stack in stacks:

@@ -20,7 +20,7 @@ from prood.evaluation.results import Evaluation, read_results
 from prood.models import Score, fingerprint, score_of
 
 MINUTES = 5.0
-"""Of bounds, and of attacks, where nothing is asked for on a CPU."""
+"""Minutes for bounds, and as many for attacks, by default on a CPU."""
 STEPS = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 """Numbers of images that a budget may give: measured speeds vary, and so they hardly change what is evaluated."""
 NEAR = 3.0

@@ -166,7 +166,7 @@ def _trained_on(score: Score, options: EvaluateOptions) -> list[str] | None:
 
 
 def _usable(stored: Results, plan: Plan) -> dict[str, Evaluation]:
-    """Of the plan, what is stored, without evaluations whose scores cannot be read any more."""
+    """The stored part of the plan, without evaluations whose scores cannot be read any more."""
     found = {}
     for one in stored:
         with suppress(Damaged):

@@ -90,7 +90,7 @@ def aupr_out_positive_interpolated(inside: Values, outside: Values) -> float:
 
 
 def aupr_in_positive_interpolated(inside: Values, outside: Values) -> float:
-    """The same with the in-distribution positive: of images with h ≥ t, those from inside."""
+    """Precision with the in-distribution positive: the share from inside among images with h ≥ t."""
     false, true = (count[1:] for count in roc(inside, outside))
     within, beyond = true * _read(inside).size, false * _read(outside).size
     precision = np.append(1.0, within / (within + beyond))

@@ -33,7 +33,7 @@ class EvaluateOptions:
     does `trained_on`, the image sets of the training, by default those that the joint model's file names.
 
     `name` stands for the model in tables. Each evaluation is stored in `folder` as soon as it is made, and those that
-    are there are not repeated. Of a joint model, bounds of g over the same balls by the same method are taken from
+    are there are not repeated. A joint model takes bounds of g over the same balls by the same method from
     evaluations of its discriminator in `folder` or in `reuse`, and only the shift is added. Progress is shown on
     `console`.
     """

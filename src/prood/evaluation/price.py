@@ -16,7 +16,7 @@ from prood.models import fingerprint, load, model_path
 from prood.models.confidence import confidence_of
 
 SHARES = (0.99, 0.95, 0.9, 0.8, 0.5)
-"""Of the in-distribution, accepted: the lines of a table."""
+"""Accepted shares of the in-distribution, a line of the table each."""
 
 
 Row = tuple[float, float, float, float | None]

@@ -24,7 +24,7 @@ class GOOD(Objective):
 
     r(z) = max_{k,l} of the interval bound of f_k − f_l over the ε-ball around z, the last layer merged; but for the
     share 1 − quantile of the batch with the largest bounds it is max f − min f at z itself: what cannot be certified
-    shall at least be unsure. Of several processes each sorts its own rows. GOOD₈₀ has quantile 0.8, GOOD₁₀₀ has 1. The
+    shall at least be unsure. Each of several processes sorts its own rows. GOOD₈₀ has quantile 0.8, GOOD₁₀₀ has 1. The
     score is the confidence, with its bound.
 
     Bitterwolf, Meinke and Hein (2020, *Certifiably Adversarially Robust Detection of Out-of-Distribution Data*) start

@@ -140,7 +140,7 @@ def flushed(bound: Tensor) -> Tensor:
 
 
 def _of(rows: Tensor, values: Any) -> Any:
-    """Of one number for all images, or of one for each."""
+    """Takes one number for all images, or one for each."""
     return values[rows] if isinstance(values, Tensor) and values.numel() > 1 else values
 
 

@@ -46,7 +46,7 @@ CLASSIFIER_SIZES = {
     "XL": "128 128 256s2 256 256 fc512 fc512",  # GOOD's for 32×32: the body of discriminator C1, and two hidden layers
     "digits": "32s2 64s2 fc128",
 }
-"""Of certified classifiers, in the same words; all of them end in a linear layer with the classes."""
+"""Sizes of certified classifiers, in the same words; a linear layer with the classes follows."""
 
 _TABLES = {"discriminator": ("discriminator", SIZES), "certified-classifier": ("classifier", CLASSIFIER_SIZES)}
 

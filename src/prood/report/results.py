@@ -163,7 +163,7 @@ def _shift(content: dict[str, Any]) -> list[str]:
 
 
 def whole_or_chosen(candidates: list[dict[str, Any]], chosen: Any) -> list[dict[str, Any]]:
-    """Of shifts that are a quarter apart, those that a table has room for."""
+    """The shifts that a table has room for, as they are a quarter apart."""
     shifts = ((one, one.get("shift")) for one in candidates)
     return [one for one, shift in shifts if shift == chosen or not isinstance(shift, float) or shift.is_integer()]
 

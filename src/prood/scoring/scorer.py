@@ -89,7 +89,7 @@ class Scorer:
 
     @property
     def fingerprint(self) -> str:
-        """Of the model's weights."""
+        """Fingerprint of the model's weights."""
         return self._open().fingerprint
 
     def __call__(self, batch: Mapping[str, Any]) -> Rows:

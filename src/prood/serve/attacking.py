@@ -38,7 +38,7 @@ TARGETS: tuple[Target, ...] = ("guarded", "classifier")
 SURE = 0.999
 """The classifier alone has no bound: a search that made it this sure has nothing left to show."""
 SHARE = 0.8
-"""Of the deadline: then a search ends with what it has found, so that it is an answer and no refusal."""
+"""Share of the deadline after which a search ends, and answers with what it has found."""
 log = logging.getLogger("prood.serve")
 
 

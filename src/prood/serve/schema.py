@@ -232,7 +232,7 @@ def responses(model: Any, *statuses: int) -> Responses:
 
 
 def content(kind: str, schema: dict[str, Any], text: str, *statuses: int) -> Responses:
-    """The same of an answer that no model describes."""
+    """Schema of an answer that no model describes."""
     return responses(Error, *statuses) | {200: {"content": {kind: {"schema": schema}}, "description": text}}
 
 

@@ -87,7 +87,7 @@ class Study:
     """A recipe, the models that are made by it, and what is measured about them.
 
     Shifts of joint models are `shift`, or chosen on held-out images with the classifier `shift_by`, or the recipe's. A
-    study for a `gpu` is only trained on one, unless asked for. Of each set `limit` images are evaluated, by default as
+    study for a `gpu` is only trained on one, unless asked for. `limit` images of each set are evaluated, by default as
     many as the recipe says, and `attacked` are attacked. `short` is the schedule of nodes of other sizes. `inside`,
     `bound` and the training set `outside` take the place of the recipe's. What is evaluated `together`, on whole sets
     of these names, goes into one folder of results. Joint models get their threshold from the images `calibration`, as

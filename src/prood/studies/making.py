@@ -175,7 +175,7 @@ def choose(site: Site, discriminator: str, seed: int | None) -> None:
         device = processes.device(site.device)
         inside, outside = site.held_back()
         classifier, about = load(site.place(by, seed), device=device)
-        # Of a user's own nothing is published: their accuracy is not needed, and costs a pass.
+        # A user's own models are not published: their accuracy is not needed, and costs a pass.
         inside = replace(inside, labels=None) if site.study.private else inside.numbered_as(about.classes)
         certified, _ = load(site.place(discriminator, seed), device=device)
         assert isinstance(certified, Discriminator)

@@ -119,5 +119,5 @@ def read_one(file: Path) -> Published:
 
 
 def strength(evaluation: Evaluation) -> int:
-    """Of its attacks: a higher number for a stronger preset."""
+    """Strength of its attacks: a higher number for a stronger preset."""
     return _ATTACKS.index(evaluation.attacks) if evaluation.attacks in _ATTACKS else 1

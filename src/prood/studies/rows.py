@@ -59,7 +59,7 @@ class Group:
 
     @property
     def shifts(self) -> list[float]:
-        """Of joint models; one number where the seeds agree."""
+        """Shifts of joint models; one number if the seeds agree."""
         return sorted({member.shift for member in self.members if member.shift is not None})
 
     def statistic(self, metric: str, outside: str, eps: float) -> Statistic | None:

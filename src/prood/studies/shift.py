@@ -29,7 +29,7 @@ def choose_shift(candidates: Iterable[Candidate], baseline_auc: float, *, tolera
     """The highest GAUC among those with a better AUC than outlier exposure; if none is better, the highest AUC.
 
     All AUCs, `baseline_auc` of outlier exposure too, are those on held-out images of the training out-distribution:
-    test out-distributions must not have a say. Of equals, the one with the smaller shift. The paper's rule has no
+    test out-distributions must not have a say. Among equals, the smaller shift wins. The paper's rule has no
     `tolerance`; with one, an AUC that is lower by less than it is good enough.
     """
     if not 0 <= tolerance < 1:

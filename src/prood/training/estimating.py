@@ -74,11 +74,11 @@ def size(bytes: int) -> str:
 def measure(
     model: nn.Module, objective: Objective, batches: Batches, options: TrainOptions, *, start: int = 0
 ) -> Estimate:
-    """Of the training from step `start` on: real steps (forward, backward, attacks and bounds, update) of a copy.
+    """Measure real steps of a copy of the training, from step `start` on: forward, backward, attacks, bounds, update.
 
     The model and all random numbers stay as they are. Steps have 2, 8, 32 … images of the first batch until the whole
-    batch is reached, or `BUDGET` seconds are spent, or a step would take half of what memory is free; then time and
-    memory are extrapolated from the last ones. Under torchrun all processes measure together.
+    batch is reached, or `BUDGET` seconds are spent, or a step would take half of the free memory. Time and memory are
+    then extrapolated from the last steps. Under torchrun all processes measure together.
     """
     device = batches.device
     batch_images = len(batches(start)[0].images)
@@ -148,7 +148,7 @@ def _seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def _quickest(step: Callable[[], object], device: torch.device) -> float:
-    """Of several steps, where they are quick: other work on the machine only ever makes one slower."""
+    """The fastest of several steps, if they are quick: other work on the machine only slows a step down."""
     taken = [_seconds(step, device)]
     while processes.world_size() == 1 and (  # several take equally many steps
         (len(taken) < 5 and sum(taken) < 0.3) or (len(taken) < 2 and sum(taken) < BUDGET / 2)

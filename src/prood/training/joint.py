@@ -11,6 +11,7 @@ from prood.data.images import Shape
 from prood.errors import BadValue, Collapsed, Mismatch
 from prood.methods import Method
 from prood.models import Discriminator, Metadata, ProoD, WrapOptions, load, open_classifier, save
+from prood.models.confidence import renamed
 from prood.models.constancy import constant
 from prood.models.fitting import fitted
 from prood.models.wrapped import Wrapped, is_run, open_beside, trial_images
@@ -92,11 +93,11 @@ def join(model: ProoD, run: Run, facts: dict[str, Any], *, fault: str, resume: b
 
 
 def evaluate_of_parts(classifier: Metadata, discriminator: Metadata) -> dict[str, Any]:
-    """[evaluate] of a joint model: the classifier's, but for the method, as it is g that is certified."""
-    of_f, of_g = ((about.recipe or {}).get("evaluate", {}) for about in (classifier, discriminator))
+    """[evaluate] of a joint model: the classifier's, except for the bound, as g is what is certified."""
+    of_f, of_g = (renamed((about.recipe or {}).get("evaluate", {})) for about in (classifier, discriminator))
     if not of_f:  # somebody else's
         return dict(of_g)
-    return {key: of_f[key] for key in of_f if key != "method"} | {key: of_g[key] for key in of_g if key == "method"}
+    return {key: of_f[key] for key in of_f if key != "bound"} | {key: of_g[key] for key in of_g if key == "bound"}
 
 
 def frozen_discriminator(

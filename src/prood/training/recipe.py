@@ -133,7 +133,7 @@ class Recipe:
 
     @staticmethod
     def defaults(method: str) -> dict[str, Any]:
-        """Of what `resolved` tells, the options that a recipe need not name, with the values that they have then."""
+        """The options in `resolved` that a recipe need not name, with their defaults."""
         data = {"image": (), "damaged": "refuse"}
         return data | {"augment": asdict(Augment()), "train": asdict(TrainOptions()) | asdict(declared(method)())}
 

@@ -120,12 +120,12 @@ def test_strange_weights_are_not_decided(make_model, tensors, why):
 def test_files_that_are_no_models_are_not_decided(tmp_path):
     for content in (b"", b"hello", bytes(100)):
         (tmp_path / "x").write_bytes(content)
-        with pytest.raises(Undecided, match="no model"):
+        with pytest.raises(Undecided, match="not written by Prood"):
             read_model(tmp_path / "x")
     with pytest.raises(Undecided, match="--model"):
         read_model(tmp_path / "none")
     save_file({"a": np.zeros(1, np.float32)}, tmp_path / "x")
-    with pytest.raises(Undecided, match="no model"):
+    with pytest.raises(Undecided, match="not written by Prood"):
         read_model(tmp_path / "x")
 
 

@@ -127,7 +127,7 @@ def test_good_is_certified_by_intervals_on_cifar(tmp_path, monkeypatch):
     asked = []
 
     def evaluate(folder, **options):
-        asked.append(options.get("method"))
+        asked.append(options.get("bound"))
         raise ProodError("enough")
 
     monkeypatch.setattr(making, "evaluate_run", evaluate)

@@ -193,7 +193,7 @@ def test_arrays_that_are_not_as_large_as_they_say(tmp_path, shape, length):
     """A plan of 10¹¹ shards, a row of 5 GB, or a gigabyte of zeros in a megabyte."""
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("images.npy", npy_of(shape, bytes(length)))
-    with pytest.raises(Damaged, match=r"says that it holds|would unpack"):
+    with pytest.raises(Damaged, match=r"claims images|would unpack"):
         everything(tmp_path, tmp_path / "a.npz")
 
 

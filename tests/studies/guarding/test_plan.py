@@ -52,7 +52,7 @@ def test_a_plan_reads_as_the_recipe_that_it_writes(sets, tmp_path):
     file = tmp_path / "guard.toml"
     file.write_text(explain_recipe(recipe) + "\n")
     again = load_recipe(str(file))
-    assert again.far_penalty == recipe.guard
+    assert again.guard == recipe.guard
     assert again.resolved("discriminator") == recipe.resolved("discriminator")
     assert estimate.steps == 2 * ((300 - 45 - 60 - 45) // recipe.options("discriminator").batch)
     assert recipe.guard.provable == "0"  # 45 held-out images make no gate

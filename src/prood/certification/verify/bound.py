@@ -64,7 +64,7 @@ def _relu(slope: Array, lower: Array, upper: Array, line: Array) -> tuple[Array,
 
 
 def _slopes(slope: Array, lower: Array, upper: Array, line: Array) -> Array:
-    """Of the lines that take a ReLU's place: its chord under a positive slope, α under a negative one."""
+    """Slopes of the lines that replace a ReLU: its chord under a positive slope, α under a negative one."""
     unstable = (lower < 0) & (upper > 0)
     chord = np.where(unstable, upper / np.where(unstable, upper - lower, 1), upper > 0)
     return np.where(slope > 0, chord, np.where(unstable, line, upper > 0))
@@ -178,7 +178,7 @@ def least(network: Network, image: Array) -> float:
 
 
 def gradient(network: Network, image: Array) -> Array:
-    """Of g without rounding. Where all units below a ReLU are off, it looks through it."""
+    """A bound on g without rounding. Where all units below a ReLU are off, it looks through it."""
     value, masks = image[None], []
     for layer in network.layers:
         if isinstance(layer, ReLU):

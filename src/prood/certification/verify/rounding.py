@@ -53,7 +53,7 @@ class Errors(NamedTuple):
 
 
 def errors(layer: Affine, lower: Array, upper: Array) -> Errors:
-    """Of a layer whose input lies between `lower` and `upper`."""
+    """The error of a layer whose input lies between `lower` and `upper`."""
     largest = np.maximum(np.abs(lower), np.abs(upper))
     rows = slack(max(lower.size, int(np.prod(layer.outside))))
     if isinstance(layer, Normalise):

@@ -96,7 +96,7 @@ class Augment:
     @staticmethod
     def uniform(count: int, generator: torch.Generator, *, outside: bool = False) -> Tensor:
         """The random numbers that `choose` takes, for images of the in- or of the out-distribution."""
-        # Of these, the sub-policy and two signs are drawn, but a row keeps only the operations that they lead to.
+        # The sub-policy and two signs are drawn; a row keeps only the operations that follow from them.
         others = torch.rand(count, 12, generator=generator, dtype=torch.float64)
         # Whether, how large, and where, down and right: last, so that the others are what they were before views.
         views = torch.rand(count, 4, generator=generator, dtype=torch.float64)

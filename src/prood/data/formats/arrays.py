@@ -89,7 +89,7 @@ def read_mat(path: Path, *names: str) -> dict[str, NDArray[Any]]:
         if path.exists() and not path.is_file():
             raise IsADirectoryError
         with path.open("rb") as file, warnings.catch_warnings():
-            # Of a damaged variable SciPy warns, and then puts a text in its place, which is refused below.
+            # SciPy warns about a damaged variable and returns a text instead, which is refused below.
             warnings.simplefilter("ignore")
             found = loadmat(file, variable_names=list(names))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:

@@ -129,7 +129,7 @@ class Own:
         return images
 
     def kept(self, *, make: bool) -> Reader:
-        """The same images out of their cache; itself where there is none, and none is to be made or has room."""
+        """The same images out of their cache; itself if there is no cache and none is wanted or fits."""
         if len(self) * prod(self.shape) > LARGEST:
             return self
         if not make and open_cache(self._file, self.name, self.shape, self.origin()) is None:

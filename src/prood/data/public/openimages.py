@@ -16,7 +16,7 @@ from prood.data.stored import StoredSet
 
 @known("openimages")
 def openimages(folder: Path, split: str, shape: Shape | None = None) -> StoredSet:
-    # Of a set that is there to be scaled down, a small own size: at 224×224 the cache would take a terabyte.
+    # A small size of its own, as the set is meant to be scaled down: at 224×224 the cache would take a terabyte.
     shape = shape or (3, 32, 32)
     channels, height, width = shape
     grey = "-grey" if channels == 1 else ""

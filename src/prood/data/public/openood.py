@@ -77,7 +77,7 @@ def benchmark(name: str) -> Benchmark:
 
 
 def seen_in(outside: str, trained_on: Iterable[str]) -> list[str]:
-    """Of the sets of a training, those with images of the same kind as this out-distribution."""
+    """The training sets with images of the same kind as this out-distribution."""
     kinds = KINDS.get(outside.partition(":")[2], ())
     return [name for name in trained_on if _kind(name) in kinds]
 

@@ -96,7 +96,7 @@ def _ranking(axes: Axes, points: dict[str, Points], alone: float, ceiling: float
 
 
 def _lines(axes: Axes, series: dict[str, tuple[list[float], list[float]]]) -> None:
-    """Of shifts there are many, of the others each point is marked."""
+    """The shifts are many and make a line; each other point is marked."""
     for number, (label, (x, y)) in enumerate(series.items()):
         plots.curve(axes, x, y, label)
         if number:

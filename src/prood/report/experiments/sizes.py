@@ -36,13 +36,13 @@ def make(runner: Runner) -> Content:
 
 
 def _gauc(row: dict[str, Any], name: str | None = None) -> float:
-    """Of one set, or the mean of all."""
+    """GAUC on one set, or the mean over all."""
     sets = row["sets"]
     return float(sets[name]["gauc"]) if name else mean(values["gauc"] for values in sets.values())
 
 
 def correlation(content: Content) -> float | None:
-    """Of GAUC with the logarithm of the number of parameters (Pearson); None where either does not vary."""
+    """Pearson's correlation of GAUC with the logarithm of the number of parameters; None if either is constant."""
     sizes = [math.log10(row["parameters"]) for row in content["sizes"]]
     values = [_gauc(row) for row in content["sizes"]]
     if len(set(sizes)) < 2 or len(set(values)) < 2:

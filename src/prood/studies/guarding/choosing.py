@@ -16,13 +16,13 @@ from prood.training.estimating import Estimate
 from prood.training.guard_table import GuardTable
 
 SIZES = ("photo-XS", "photo-S", "photo-M")
-"""Of these the largest that has ENOUGH steps in the time. On traffic signs against photographs, photo-S proved no more
-than photo-XS in twice the time."""
+"""Sizes to choose from: the largest with ENOUGH steps in the time. On traffic signs against photographs,
+photo-S proved no more than photo-XS in twice the time."""
 SIDES = (56, 28)
 """What g's images are averaged down to, about: to the second where the first leaves too FEW steps."""
 ENOUGH, FEW = 4000, 1000
 SHARE = 0.55
-"""Of the time, for training g."""
+"""Share of the time for training g."""
 
 
 @dataclass(frozen=True)

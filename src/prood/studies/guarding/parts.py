@@ -68,7 +68,7 @@ def sizes(count: int, table: GuardTable) -> dict[str, int]:
 
 
 def sizes_outside(count: int, table: GuardTable, shared: int = 0) -> dict[str, int]:
-    """The same of the outliers, which no threshold is set by, without those that are `shared` with inside."""
+    """Sizes of the outliers' parts; no threshold is set by them. `shared` images are inside, too, and left out."""
     if count < FEWEST_OUTSIDE:
         others = f", as {shared:,} more are inside, too," if shared else ""
         fault = f"{count} images outside{others} are too few to train and test with"

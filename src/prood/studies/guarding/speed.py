@@ -30,7 +30,7 @@ def timed(work: Callable[[], Any], device: torch.device, times: int = 2) -> floa
 
 
 def step(recipe: Recipe, method: str, image: Shape, classes: int, device: torch.device) -> Estimate:
-    """Of the training by this method: the seconds of a step, and the most memory."""
+    """Seconds per step of training by this method, and peak memory."""
     options, objective = recipe.options(method), recipe.method(method)
     assert isinstance(objective, Objective)
     noise = uniform_noise(2 * options.batch, image, 0)
@@ -44,7 +44,7 @@ def step(recipe: Recipe, method: str, image: Shape, classes: int, device: torch.
 
 @torch.no_grad()
 def image_cost(model: nn.Module, image: Shape, device: torch.device) -> tuple[float, int]:
-    """Of a network: the seconds for one of several images at once, and the memory for a batch of an evaluation."""
+    """Seconds per image of a network's pass over several, and memory for a batch of an evaluation."""
     images = torch.rand((ROWS, *image)).to(device)
     model.to(device).eval()
     meter = Meter(device)
@@ -56,14 +56,14 @@ def image_cost(model: nn.Module, image: Shape, device: torch.device) -> tuple[fl
 
 
 def bound_seconds(g: Discriminator, image: Shape, eps: float, device: torch.device) -> float:
-    """Of the bound of g around one image."""
+    """Seconds for the bound of g around one image."""
     images = torch.rand((ROWS, *image)).to(device)
     g.to(device).eval()
     return timed(lambda: g.upper_bound(images, eps, method="best"), device, 1) / ROWS
 
 
 def reading_seconds(images: Images) -> float:
-    """Of one image, from the disk: the median of a few looks, as a disk that others use stalls now and then."""
+    """Seconds to read an image from the disk: the median of a few, as a shared disk stalls now and then."""
     step = max(1, len(images) // ROWS)
     rows, taken = list(range(0, len(images), step))[:ROWS], []
     for some in (rows[start : start + 4] for start in range(0, len(rows), 4)):
