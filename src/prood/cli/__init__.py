@@ -45,6 +45,9 @@ class _Root(TyperGroup):
             param.hidden = True  # type: ignore[attr-defined]  # options have it
         return params
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[--version|--install-completion]", *super().collect_usage_pieces(ctx)[1:]]
+
     def list_commands(self, ctx: Any) -> list[str]:
         order = list(dict.fromkeys(words.split()[0] for words in EXAMPLES))
         return sorted(super().list_commands(ctx), key=[*order, *super().list_commands(ctx)].index)
@@ -53,7 +56,6 @@ class _Root(TyperGroup):
 app = typer.Typer(
     cls=_Root,
     help="Image classifiers that say “I don't know”, with a proof.",
-    options_metavar="[--version|--install-completion]",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -14,7 +14,6 @@ from prood.errors import BadValue, Mismatch, NotFound, Refuted, UnknownName
 reproduce = typer.Typer(
     help="Reproduce the paper's experiments, check published numbers.",
     no_args_is_help=True,
-    options_metavar="[OPTIONS]",
 )
 
 Results = Annotated[Path, Option(help="Folder for published results.")]
