@@ -138,7 +138,7 @@ def test_it_is_evaluated_by_the_method_of_the_discriminator(prood, runs, tmp_pat
     parts = ["--classifier", tmp_path / "oe", "--discriminator", tmp_path / "discriminator"]
     code, _, err = prood("combine", *parts, "--shift", 1, "--run", tmp_path / "run")
     assert (code, err) == (0, "")
-    assert load(tmp_path / "run")[1].recipe["evaluate"] == {"outside": [], "limit": 7, "method": "crown-ibp"}
+    assert load(tmp_path / "run")[1].recipe["evaluate"] == {"outside": [], "limit": 7, "bound": "crown-ibp"}
 
 
 def test_parts_for_other_images_are_not_combined(prood, runs, tmp_path):

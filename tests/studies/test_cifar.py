@@ -97,7 +97,7 @@ def miniature(tmp_path_factory):
     def without_crown(run, **options):
         """Which takes minutes on a CPU."""
         asked.append((run.name, options))
-        return evaluate(run, **options | ({"method": "ibp"} if options.get("method") == "crown" else {}))
+        return evaluate(run, **options | ({"bound": "ibp"} if options.get("bound") == "crown" else {}))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROOD_DATA", str(root))
@@ -221,7 +221,7 @@ def test_a_model_that_there_is_none_of_is_refused_before_anything_is_made(tmp_pa
 @pytest.mark.slow
 def test_what_was_trained_with_linear_bounds_is_also_certified_by_crown(done, miniature):
     _, results = done
-    crown = [(run, tuple(options["eps"])) for run, options in miniature if options.get("method") == "crown"]
+    crown = [(run, tuple(options["eps"])) for run, options in miniature if options.get("bound") == "crown"]
     assert crown[:3] == [(run, (EPS,)) for run in LINEAR]  # first that whose bounds serve the others
     assert {run for run, _ in crown} == set(LINEAR)  # whatever else was reproduced here
     found = {one.title: {method_of(evaluation) for evaluation in one.evaluations} for one in read_published(results)}
@@ -466,7 +466,7 @@ def test_attacks_see_fewer_images(tmp_path, monkeypatch):
     study = study_in(tmp_path, attacks="paper", attacked=2)
     for one in study.study.measures:
         making.evaluate(study, study.study.node("prood"), 0, one)
-    seen = [(run, options["attacks"], options["limit"], options["method"]) for run, options in asked]
+    seen = [(run, options["attacks"], options["limit"], options["bound"]) for run, options in asked]
     assert seen == [("prood", None, LIMIT, "best"), ("prood", None, LIMIT, "crown"), ("prood", "paper", 2, "best")]
 
 

@@ -161,7 +161,7 @@ def test_bounds_are_those_that_the_recipe_names_for_a_method(
 ) -> None:
     shutil.copytree(made[0], tmp_path / "out")
     shutil.rmtree(tmp_path / "out" / "prood-s")  # a combination says where its parts are
-    own = replace(recipe, own_evaluate={"discriminator": {"method": "ibp"}})
+    own = replace(recipe, own_evaluate={"discriminator": {"bound": "ibp"}})
 
     def certificates(**options: str) -> dict[str, str]:
         found, _ = run(own, tmp_path / "out", ("discriminator", "prood-s"), **options)
