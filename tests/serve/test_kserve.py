@@ -142,7 +142,10 @@ def test_inputs_that_are_none(client, change, said):
         ({"inputs": [GOOD], "outputs": [{"name": "p_in", "parameters": {"binary_data": 1}}]}, "true or false"),
         ({"inputs": [GOOD], "outputs": [{"name": "p_in", "parameters": []}]}, "parameters is an object"),
         ({"inputs": [GOOD], "parameters": {"binary_data_output": "yes"}}, "true or false"),
-        ({"inputs": [GOOD | {"parameters": {"binary_data_size": 3136}}]}, "lacks the header Inference-Header-Content-Length"),
+        (
+            {"inputs": [GOOD | {"parameters": {"binary_data_size": 3136}}]},
+            "lacks the header Inference-Header-Content-Length",
+        ),
     ],
 )
 def test_requests_that_are_none(client, body, said):
