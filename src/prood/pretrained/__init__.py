@@ -13,7 +13,7 @@ from prood.pretrained import hub
 FOLDER = Path(__file__).parent
 MODEL_FILE = "model.safetensors"
 RUN_FILE = "recipe.json"  # in the folder of a run from its first moment on
-GUARD_FILE = "guard.toml"  # in that of a guard, likewise
+GUARD_FILE = "guard.toml"  # in the folder of a guard from its first moment on
 
 
 def names() -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class Service:
             return self._answers(await self.predicted(images, watch), "p_value", "probabilities")
 
     async def predicted(self, images: Tensor, watch: bool = True) -> Arrays:
-        """Without `watch`, they are no arrivals: pictures to try, or ones that were sent before."""
+        """Without `watch`, they do not count as arrivals: pictures to try, or repeated ones."""
         return await self.batcher.run("predict", images, None if watch else torch.ones(len(images)))
 
     async def bounds(self, images: Tensor, eps: list[float]) -> np.ndarray:

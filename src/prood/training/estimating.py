@@ -112,7 +112,7 @@ def measure(
                 next_seconds = 2 * (seconds + GROWTH * max(0.0, slower))  # a look runs the step twice or more
                 next_bytes = GROWTH * (peak - level) + level
                 spent = time.perf_counter() - began + next_seconds
-                # From the first looks alone, the work that no image causes, and that of other programs, would be
+                # From the first looks alone, the work that no image causes, and the work of other programs, would be
                 # counted with each of the others.
                 budget = BUDGET * max(1, 16 >> len(found) - 1)
                 over = torch.tensor([spent > budget, left is not None and next_bytes > left / 2], dtype=torch.float32)

@@ -26,7 +26,7 @@ AUGMENT = {
     "scale": "zoom by up to this fraction either way",
     "border": "what is padded with: zeros, or reflect for the image's reflection",
     "rescaled": "share of the out-distribution that is shown from close up or from afar, as outliers of other kinds",
-    "crop": "train on a random square of so many pixels a side, cut out of larger images; 0 for the whole image",
+    "crop": "side of a random square to train on, cut out of larger images; 0 for the whole image",
     "resized": "the square has 1 − resized to 1 of the image's shorter side, and is resized to the crop's pixels",
     "colour": "brightness, contrast and saturation are each multiplied by 1 − colour to 1 + colour",
 }
