@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from prood import data
@@ -52,7 +50,7 @@ def opened(
 def _gathered(name: str, given: ImageSet | Iterable[Any], labelled: bool = True) -> ImageSet:
     if isinstance(given, ImageSet):
         return given
-    if isinstance(given, Tensor | np.ndarray) or not isinstance(given, Iterable | Dataset):
+    if not isinstance(given, Iterable | Dataset):
         fault = f"{name} is an image set, the name of one, or batches of images, not {type(given).__name__}"
         raise BadValue(f"{fault}: write a name with a split, such as 'digits:test'")
     return gathered(name, given, labelled=labelled)
