@@ -103,6 +103,7 @@ def test_without_a_gpu_the_small_models_are_made(runner: Runner, monkeypatch: py
     assert isinstance(shipped, ProoD)
     assert about.classes == list(GROUPS)
     assert about.threshold is not None
+    assert about.inside == "rimgnet-mini:train"
     assert fingerprint(shipped.discriminator) == fingerprint(g)
     published = {one.title: one for one in read_published(runner.results)}
     assert [len(one.evaluations) >= 10 for one in published.values()] == [True] * 4

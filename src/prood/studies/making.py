@@ -77,7 +77,9 @@ def _build(site: Site, node: Node, seed: int | None) -> None:
     resolved = {"method": "build", "classifier": node.built, "evaluate": asdict(site.recipe.evaluate)}
     run = Run(site.place(node.name, seed))
     run.open(resolved, resume=False, at_once=True)
-    facts: dict[str, Any] = {"classes": list(inside.classes), "image": list(inside.shape), "inside": inside.name}
+    named = site.recipe.data.inside  # as of what is trained: evaluations look for its test set
+    facts: dict[str, Any] = {"classes": list(inside.classes), "image": list(inside.shape)}
+    facts["inside"] = named if ":" in named else f"{named}:train"
     save(model, run.model, recipe=resolved, **facts)
 
 
