@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.words import labels, radius_text, set_name
+from prood.evaluation.words import labels, radius_text, set_name, without_path
 from prood.report.table import latest, results_table, tables
 
 
@@ -145,6 +145,11 @@ def test_radii(eps, text):
 )
 def test_the_column_of_a_set(name, short):
     assert set_name(name) == short
+
+
+def test_a_path_is_no_name_for_a_reader():
+    assert without_path("npz:/home/me/run/images/tiles/test.npz") == "tiles"
+    assert without_path("digits:test") == "digits:test"
 
 
 def test_labels_are_short_where_that_is_clear():

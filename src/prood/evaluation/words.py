@@ -40,6 +40,11 @@ def set_name(name: str) -> str:
     return PurePosixPath(rest).stem if "." in rest or slash else name
 
 
+def without_path(name: str) -> str:
+    """A set's name for a reader: `set_name` where the name is a path."""
+    return set_name(name) if "/" in name else name
+
+
 def labels(names: Iterable[str]) -> dict[str, str]:
     """`set_name` of each, where no other set has the same."""
     names = list(dict.fromkeys(names))

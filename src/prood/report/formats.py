@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Protocol
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.words import METRICS, MISSING, PROVED, radius_text
+from prood.evaluation.words import METRICS, MISSING, PROVED, radius_text, without_path
 from prood.report.openood import HEADINGS, WORDS, tables_of
 from prood.report.table import GREY_NOTE, MEANING, VERDICTS, WHAT, Table, left_out, tables, widest
 from prood.report.verdicts import headings, rows, sentences, verdicts
@@ -73,7 +73,7 @@ def text_of(statistic: Statistic | None, seeds: int = 1) -> str:
 
 
 def _title(table: Table) -> str:
-    return f"{WHAT[table.kind]} in percent, in-distribution {table.inside}, ε = {radius_text(table.eps)}"
+    return f"{WHAT[table.kind]} in percent, in-distribution {without_path(table.inside)}, ε = {radius_text(table.eps)}"
 
 
 def _all_tables(results: Results) -> list[Table]:

@@ -5,7 +5,7 @@ from importlib.resources import files
 from statistics import fmean
 
 from prood.evaluation.results import Results
-from prood.evaluation.words import percent, radius_text
+from prood.evaluation.words import percent, radius_text, without_path
 from prood.report import sections
 from prood.report.markup import Html, element
 from prood.report.sections import View
@@ -52,7 +52,7 @@ def page(results: Results) -> str:
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"Prood report: {_several(item.inside for item in view.evaluations)}"),
+        element("title", f"Prood report: {_several(without_path(item.inside) for item in view.evaluations)}"),
         element("style", _resource("page.css")),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
@@ -69,7 +69,7 @@ def _several(values: Iterable[object]) -> str:
 def _header(view: View, results: Results) -> Html:
     items = view.evaluations
     facts = {
-        "In-distribution": _several(item.inside for item in items),
+        "In-distribution": _several(without_path(item.inside) for item in items),
         "Radii ε": ", ".join(map(radius_text, view.radii)),
         "Attack": _several(item.attacks for item in items) or "none",
         "Images per set": _several(f"{count:,}" for count in sorted({item.images for item in items})),

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text
+from prood.evaluation.words import MISSING, Kind, labels, percent, radius_text, without_path
 from prood.report.charts import KINDS, certified, histogram, over_radius, price_curves, roc_curves
 from prood.report.gallery import gallery, shown_each
 from prood.report.markup import Html, element, joined
@@ -245,7 +245,7 @@ def _results(table: Table) -> Html:
         cells = [_cell(cell, first) for cell, first in zip(row.cells, [None, *classes], strict=True)]
         body.append(element("tr", element("th", row.model, scope="row"), *cells, class_="grey" if row.grey else None))
     kind = "results wide" if len(metrics) > 9 else "results"  # a few columns would be too far apart over the whole page
-    caption = f"ε = {radius_text(table.eps)}, in-distribution {table.inside}"
+    caption = f"ε = {radius_text(table.eps)}, in-distribution {without_path(table.inside)}"
     whole = element("table", element("caption", caption), head, element("tbody", *body), class_=kind)
     return _scrolling(whole, f"{'/'.join(table.metrics)} table, {caption}")
 

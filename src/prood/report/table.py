@@ -8,7 +8,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from prood.evaluation.results import Evaluation, Results
-from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radius_text
+from prood.evaluation.words import METRICS, MISSING, Kind, labels, percent, radius_text, without_path
 
 WHAT: dict[Kind, str] = {"auc": "AUC", "fpr": "FPR at 95% TPR", "proved": "Provably rejected at 95 / 90 / 80% accepted"}
 STACKED: dict[Kind, tuple[str, ...]] = {
@@ -174,7 +174,7 @@ def results_table(results: Results, *kinds: Kind) -> Group:
     note = left_out(results)
     for table in (table for kind in kinds or ("auc",) for table in tables(results, kind)):
         # Not the table's own title and caption: those would be broken to the width of a narrow table.
-        title = f"In: {table.inside}, ε = {radius_text(table.eps)}; {WHAT[table.kind]} in percent"
+        title = f"In: {without_path(table.inside)}, ε = {radius_text(table.eps)}; {WHAT[table.kind]} in percent"
         parts += [*([Text()] if parts else []), Text(title, style="italic"), _rich(table)]
         if table.any_grey:
             parts.append(Text(f"dim: {GREY_NOTE}", style="dim"))

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from prood.evaluation.metrics import TPR
 from prood.evaluation.results import Evaluation
-from prood.evaluation.words import MISSING, labels, percent, radius_text
+from prood.evaluation.words import MISSING, labels, percent, radius_text, without_path
 from prood.report.table import widest
 
 
@@ -67,7 +67,7 @@ def sentences(found: Iterable[Verdict]) -> list[str]:
 
 def _sentence(group: list[Verdict]) -> str:
     first = group[0]
-    accepted = f"{percent(first.accepted)}% of {first.inside}"
+    accepted = f"{percent(first.accepted)}% of {without_path(first.inside)}"
     passed = f"{percent(fmean(one.passed for one in group))}%"
     outside = labels(one.outside for one in group)[first.outside] if len(group) == 1 else f"{len(group)} sets outside"
     common = set.intersection(*(set(one.proved) for one in group))
