@@ -64,4 +64,4 @@ def test_a_missing_figure_is_named(prood, tmp_path):
     figure.unlink()
     code, _, err = prood(*arguments)
     assert (code, err.count("\n")) == (2, 1)
-    assert err.startswith(f"error: {figure} is not what")
+    assert err.startswith(f"error: {figure} is out of date")

@@ -56,7 +56,7 @@ def test_the_folder_is_used_like_every_run(prood, place, tmp_path):
     run, inside, outside = tmp_path / "run", f"npz:{place}/in.npz", f"npz:{place}/out.npz"
     code, out, _ = prood(*words(place, run, classes=place / "names.txt", calibrate=inside, accept=0.9))
     assert code == 0, out
-    assert "classifier: export, logits of 3 classes; takes 1×28×28, bilinear, pixels in [0, 1]" in out
+    assert "classifier: export, logits for 3 classes; takes 1×28×28, bilinear, pixels in [0, 1]" in out
     assert f"accuracy: 75.0% on {inside}" in out
     assert f"wrote {run}" in out
 

@@ -10,7 +10,7 @@ NOTEBOOKS = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs" / "not
 PAGES = ["README.md", *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"python", "bash", "toml", "text"}
 """What is run, what is run word by word, a file that the page shows, and what something printed."""
-REASONS = {"needs a GPU", "needs the network", "takes minutes", "takes hours"}
+REASONS = {"needs a GPU", "needs an extra", "needs the network", "takes minutes", "takes hours"}
 """Why a block may stay without being run; the page's source says it in a comment just above the block."""
 
 

@@ -105,7 +105,7 @@ def test_the_weights_must_be_those_that_were_published(claimed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [{"outside": ["svhn"]}, {"eps": [0.3]}, {"method": "crown"}])
+@pytest.mark.parametrize("asked", [{"outside": ["svhn"]}, {"eps": [0.3]}, {"bound": "crown"}])
 def test_what_was_not_published_cannot_be_checked(claimed, asked):
     with pytest.raises(ProodError, match=r"choose among the sets uniform, faces and radii 0\.02, 0\.05$"):
         check_claims(read_one(claimed), "run", Which(**asked), device="cpu")
