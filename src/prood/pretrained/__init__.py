@@ -64,7 +64,7 @@ def model_path(given: Path | str) -> Path:
     place = place_of(given)
     if isdir(place):  # Path.is_dir has errors of its own, for a name that is too long say
         return place / MODEL_FILE
-    return path(str(given)) if str(given) in names() and not exists(place) else place
+    return path(str(given)) if not exists(place) and str(given) in names() else place
 
 
 def find(given: Path | str) -> Path:
