@@ -74,15 +74,19 @@ def test_what_waits_while_the_model_works_shares_a_pass():
 def test_a_batch_of_one_gathers_nothing():
     passes = []
     work = Slow("slow", passes)
-    work.gate.set()
 
     async def main():
         queue = batcher({"slow": work}, batch=1, wait_ms=20)
-        await asyncio.gather(*(queue.run("slow", rows(float(n), float(n))) for n in range(3)))
+        three = [asyncio.ensure_future(queue.run("slow", rows(float(n), float(n)))) for n in range(3)]
+        while not passes:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # all three are in line before the first pass ends
+        work.gate.set()
+        await asyncio.gather(*three)
         queue.close()
 
     asyncio.run(main())
-    assert sorted(values for _, values in passes) == [[0], [0], [1], [1], [2], [2]]
+    assert [values for _, values in passes] == [[0], [1], [2], [0], [1], [2]]
 
 
 def test_a_request_waits_for_others_but_not_for_ever():
