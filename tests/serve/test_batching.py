@@ -77,16 +77,16 @@ def test_a_batch_of_one_gathers_nothing():
 
     async def main():
         queue = batcher({"slow": work}, batch=1, wait_ms=20)
-        three = [asyncio.ensure_future(queue.run("slow", rows(float(n), float(n)))) for n in range(3)]
-        while not passes:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)  # all three are in line before the first pass ends
+        tasks = [asyncio.ensure_future(queue.run("slow", rows(9.0)))]
+        await until(lambda: passes)
+        tasks += [asyncio.ensure_future(queue.run("slow", rows(float(n), float(n)))) for n in range(3)]
+        await until(lambda: queue.waiting == 6)  # all three are in line before the first pass ends
         work.gate.set()
-        await asyncio.gather(*three)
+        await asyncio.gather(*tasks)
         queue.close()
 
     asyncio.run(main())
-    assert [values for _, values in passes] == [[0], [1], [2], [0], [1], [2]]
+    assert [values for _, values in passes] == [[9], [0], [1], [2], [0], [1], [2]]
 
 
 def test_a_request_waits_for_others_but_not_for_ever():
