@@ -8,12 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from prood.data import made_outliers, open_set
+from prood.data import joined, made_outliers, open_set
 from prood.errors import BadValue, Damaged, Mismatch
 from prood.evaluation import evaluate_run
 from prood.models import load
 from prood.training import held_back, train
 from prood.training.recipe import Recipe, load_recipe
+from prood.training.trainer import training_set
 
 RECIPE = """
 [data]
@@ -66,14 +67,31 @@ def test_it_is_trained_and_evaluated_at_the_size_of_the_recipe(recipe: Recipe, t
 
 
 def test_made_outliers_are_made_of_what_is_trained_on_alone(recipe: Recipe) -> None:
-    from prood.training.trainer import training_set
-
     inside = training_set(recipe.data.inside, recipe)
     outside = training_set(recipe.data.outside, recipe, like=inside).load()
     expected = open_set("made:60", like=inside, split="train")
     assert torch.equal(outside.images, expected.divided(8, seed=0)[0].load().images)
     patterns = made_outliers((3, 12, 12), 60, 0).load().images
     assert not any((patterns == image).flatten(1).all(1).any() for image in outside.images)  # what a test is made of
+
+
+def test_patterns_are_trained_against_beside_the_photographs(recipe: Recipe, tmp_path: Path) -> None:
+    others = f"folder:{tmp_path}/others/test"
+    with_patterns = replace(recipe, data=replace(recipe.data, held_back=0, outside=others, patterns=25))
+    without = replace(with_patterns, data=replace(with_patterns.data, patterns=0))
+    inside, alone = (training_set(name, without) for name in (recipe.data.inside, others))
+    outside = training_set(others, with_patterns, like=inside)
+    assert len(training_set(recipe.data.inside, with_patterns)) == len(inside)
+    assert (outside.name, len(outside)) == (alone.name, len(alone) + 25)
+    read = outside.take(range(len(outside)))
+    made = made_outliers((3, 12, 12), 25, 2**32).load().images
+    assert torch.equal(read[len(alone) :], made)
+    in_memory = joined(alone.load(), outside)
+    twice = in_memory.select(range(len(alone), len(in_memory)))
+    for same in (outside.prepared(often=True), outside.load(), twice):
+        assert torch.equal(same.take(range(len(read))), read)
+    assert torch.equal(outside.select([len(read) - 1, 0]).load().images, read[[-1, 0]])
+    assert outside.fingerprint() != alone.fingerprint()
 
 
 def test_a_run_of_a_version_without_these_keys_goes_on(recipe: Recipe, tmp_path: Path) -> None:
@@ -85,7 +103,7 @@ def test_a_run_of_a_version_without_these_keys_goes_on(recipe: Recipe, tmp_path:
     recipe = replace(recipe, data=plain)
     train("oe", recipe, tmp_path / "run", device="cpu")
     settings = json.loads((tmp_path / "run" / "recipe.json").read_text())
-    del settings["image"], settings["damaged"]
+    del settings["image"], settings["damaged"], settings["patterns"]
     (tmp_path / "run" / "recipe.json").write_text(json.dumps(settings))
     train("oe", recipe, tmp_path / "run", device="cpu", resume=True)
     with pytest.raises(Mismatch, match="image"):

@@ -172,7 +172,7 @@ def test_what_is_not_said_has_its_default() -> None:
 def test_resolved_holds_every_setting_and_survives_json() -> None:
     resolved = parse(document(), "mine").resolved("discriminator")
     tables = {"augment", "discriminator", "train", "evaluate"}
-    assert set(resolved) == {"recipe", "method", "inside", "outside", "limit", "held_back", "image", "damaged"} | tables
+    assert set(resolved) == {*vars(parse(document(), "mine").data), "recipe", "method"} | tables
     options = {item.name for kind in (TrainOptions, CertifiedDiscriminator) for item in fields(kind)}
     assert set(resolved["train"]) == options
     assert resolved["train"]["lr"] == TrainOptions().lr
@@ -357,7 +357,7 @@ def test_a_size_may_be_spelled_out() -> None:
         ("train.eps=0.1", r"unknown key 'eps' in \[train.plain\]"),
         ("train.plain.epochs=5", r"unknown key 'plain' in \[train.plain\]"),
         ("train=5", "'plain' in a recipe must be a table"),
-        ("data.between=5", r"unknown key 'between' in \[data\]: it takes inside, outside, limit"),
+        ("data.between=5", r"unknown key 'between' in \[data\]: it takes inside, outside, patterns, limit"),
         ("data.insied=svhn", "did you mean 'inside'"),
         ("data.limit=-1", "limit must be at least 0, not -1"),
         ("data.held_back=-1", "held_back must be at least 0, not -1"),

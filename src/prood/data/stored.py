@@ -114,3 +114,43 @@ class StoredSet(Choosable):
 
 
 Images = ImageSet | StoredSet
+
+
+def joined(first: Images, *others: Images) -> Images:
+    """These sets one after the other, under the name of the first and without labels; in memory if the first is."""
+    if isinstance(first, ImageSet):
+        return ImageSet(first.name, torch.cat([first.images, *(one.load().images for one in others)]))
+    return StoredSet(first.name, _Joined((first, *others)), first.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class _Joined:
+    """The reader of sets one after the other."""
+
+    parts: tuple[Images, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def read(self, row: int) -> Tensor:
+        for part in self.parts:
+            if row < len(part):
+                return part.take([row])[0]
+            row -= len(part)
+        raise IndexError(row)
+
+    def read_many(self, rows: Sequence[int]) -> Tensor:
+        asked, begin = torch.as_tensor(rows), 0
+        images = torch.empty((len(asked), *self.parts[0].shape), dtype=torch.uint8)
+        for part in self.parts:
+            own = (begin <= asked) & (asked < begin + len(part))
+            if own.any():
+                images[own] = part.select(asked[own] - begin).load().images
+            begin += len(part)
+        return images
+
+    def kept(self, *, make: bool) -> Reader:
+        return replace(self, parts=tuple(part.prepared(often=make) for part in self.parts))
+
+    def fingerprint(self) -> str:
+        return fingerprint(*(part.fingerprint() for part in self.parts))

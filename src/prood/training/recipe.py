@@ -37,6 +37,7 @@ class DataTable(Options):
 
     inside: str = required("in-distribution: name of an image set; without a split, 'train'")
     outside: str = required("out-distribution for training, named like inside; photographs are fitted to the shape")
+    patterns: int = option(0, "made images of patterns and noise to train against beside outside")
     limit: int = option(0, "images to use from each set, chosen by a fixed seed; 0 for all")
     held_back: int = option(0, "images to hold out from each set, chosen before the limit; 0 for none")
     image: tuple[int, ...] = option((), "channels, height and width to which pictures are fitted; empty for their own")
@@ -134,7 +135,7 @@ class Recipe:
     @staticmethod
     def defaults(method: str) -> dict[str, Any]:
         """The options in `resolved` that a recipe need not name, with their defaults."""
-        data = {"image": (), "damaged": "refuse"}
+        data = {"patterns": 0, "image": (), "damaged": "refuse"}
         return data | {"augment": asdict(Augment()), "train": asdict(TrainOptions()) | asdict(declared(method)())}
 
     def with_settings(self, method: str, settings: Sequence[str]) -> Recipe:

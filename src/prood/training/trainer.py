@@ -9,7 +9,7 @@ from rich.console import Console
 from torch import nn
 
 from prood import processes
-from prood.data import Images, ImageSet
+from prood.data import Images, ImageSet, joined, open_set
 from prood.errors import BadValue, Collapsed, Diverged, Unsupported
 from prood.methods import Method, Objective
 from prood.models import ProoD, load, save
@@ -176,8 +176,15 @@ def images_to_choose_by(recipe: Recipe) -> tuple[ImageSet, ImageSet]:
 
 
 def training_set(name: str, recipe: Recipe, like: Images | None = None) -> Images:
-    """The set to train on, without what is held back, or the part of that which the recipe's limit leaves."""
-    found = recipe.data.open(name, like=like)
+    """The set to train on, without what is held back, or the part of that which the recipe's limit leaves.
+
+    An out-distribution, which is `like` the in-distribution, gets the recipe's patterns.
+    """
+    images = recipe.data.open(name, like=like)
     if recipe.data.held_back:
-        found, _ = found.divided(recipe.data.held_back, seed=0)
-    return found.subset(recipe.data.limit, seed=0) if recipe.data.limit else found
+        images, _ = images.divided(recipe.data.held_back, seed=0)
+    if recipe.data.limit:
+        images = images.subset(recipe.data.limit, seed=0)
+    if like is None or not recipe.data.patterns:
+        return images
+    return joined(images, open_set(f"made:{recipe.data.patterns}", shape=images.shape, split="train"))
