@@ -1,6 +1,7 @@
 import os
 import signal
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +102,14 @@ def test_workers_read_ahead_and_the_main_process_reads_nothing(tmp_path: Path) -
     assert len(readers) >= 3 * BATCH, "nothing was read before it was asked for"
     assert str(os.getpid()) not in readers
     assert len(set(readers)) == 2
+
+
+def test_the_workers_end_with_their_stream() -> None:
+    batches = stream(stored(), ORDER, CPU, workers=1)
+    batches(0)
+    gone = weakref.ref(batches)
+    del batches
+    assert gone() is None, "left to the garbage collector, which takes 5 seconds for each worker"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
