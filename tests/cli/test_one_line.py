@@ -1,5 +1,6 @@
 """Whatever a user gets wrong on the command line is one line that begins with "error: ", and exit code 2."""
 
+import re
 from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
@@ -88,3 +89,10 @@ def test_a_group_or_command_that_does_not_exist_is_one_line(prood, words):
 
 def test_an_empty_text_is_one_line(prood):
     refused(prood("certify", "x.png", "--model", ""), [])
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_word_of_a_help_is_taken_for_markup(words):
+    command = COMMANDS[words]
+    for text in (command.help, *(getattr(one, "help", None) for one in command.params)):
+        assert not re.search(r"(?<!\\)\[[a-z]", text or ""), "rich leaves out what stands in such brackets"

@@ -76,7 +76,7 @@ def study(
 
     cifar10 and cifar100 have plain, oe, discriminator-ibp (the paper's, by intervals), discriminator (by linear
     bounds), prood-ibp, prood-s-ibp, prood, prood-s, and shipped, the compact model in the package. rimgnet is
-    Restricted ImageNet at 224 pixels and needs `pip install '.[imagenet]'`. Without a GPU it makes plain,
+    Restricted ImageNet at 224 pixels and needs Prood's extra `imagenet`. Without a GPU it makes plain,
     discriminator, prood-s and shipped; a GPU trains oe, discriminator-large, prood-s-large and prood-large as well.
     Prood reuses models and results that already exist. 'prood reproduce pages' then writes the page with all
     published results.
