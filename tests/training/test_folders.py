@@ -8,7 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from prood.data import joined, made_outliers, open_set
+from prood.data import made_outliers, open_set
+from prood.data.stored import joined
 from prood.errors import BadValue, Damaged, Mismatch
 from prood.evaluation import evaluate_run
 from prood.models import load

@@ -13,7 +13,7 @@ from prood.data.order import Order, generator
 from prood.data.pipeline import Prefetch, Stream, stream
 from prood.data.public import known, labelled, lsun, openimages, openood, rimgnet_mini, tiny_images  # noqa: F401
 from prood.data.sources import Source, file_source, find, load, names, noise_source, open_set, public_source, source
-from prood.data.stored import Images, Reader, StoredSet, joined
+from prood.data.stored import Images, Reader, StoredSet
 
 __all__ = [
     "Augment",
@@ -28,7 +28,6 @@ __all__ = [
     "file_source",
     "find",
     "generator",
-    "joined",
     "load",
     "made_outliers",
     "names",

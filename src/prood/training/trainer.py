@@ -9,7 +9,8 @@ from rich.console import Console
 from torch import nn
 
 from prood import processes
-from prood.data import Images, ImageSet, joined, open_set
+from prood.data import Images, ImageSet, open_set
+from prood.data.stored import joined
 from prood.errors import BadValue, Collapsed, Diverged, Unsupported
 from prood.methods import Method, Objective
 from prood.models import ProoD, load, save
