@@ -70,9 +70,12 @@ def held_set(folder: Path, name: str) -> ImageSet:
     return load(folder, name, "train").divided(HELD, HELD_SEED)[1]
 
 
-def outliers(folder: Path, natural: float, procedural: float, seed: int) -> ImageSet:
-    """cifar100/train with these shares of natural32 and of made textures, each repeated as often as that takes."""
-    base = training_set(folder, "cifar100")
+def outliers(folder: Path, inside: str, natural: float, procedural: float, seed: int) -> ImageSet:
+    """The training outliers of `inside` with these shares of natural32, repeated as often as it takes, and of patterns.
+
+    Against CIFAR-10 the patterns are textures alone; against Restricted ImageNet noise is among them.
+    """
+    base = training_set(folder, "cifar100" if inside == "cifar10" else "notrimgnet")
     parts = [base.images]
     rest = 1 - natural - procedural
     if natural:
@@ -80,7 +83,8 @@ def outliers(folder: Path, natural: float, procedural: float, seed: int) -> Imag
         parts.append(_repeated(images, round(len(base) * natural / rest)))
     if procedural:
         count = round(len(base) * procedural / rest)
-        parts.append(made_outliers(SHAPE, count, seed, PATTERNS).load().images)
+        kinds = PATTERNS if inside == "cifar10" else (*PATTERNS, "noise")
+        parts.append(made_outliers(base.shape, count, seed, kinds).load().images)
     return ImageSet("outliers", torch.cat(parts))
 
 

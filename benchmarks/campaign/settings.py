@@ -34,7 +34,7 @@ class Settings:
     in_weight: float = 1.0  # weight of the in-distribution's loss
     in_tail: float = 0.0  # weight of the mean loss of the worst tenth of the in-distribution
     natural: float = 0.0  # share of natural32 among the outliers
-    procedural: float = 0.0  # share of made textures
+    procedural: float = 0.0  # share of made textures (and, for rimgnet, of noise)
     rescaled: float = 0.0  # share of outliers shown from close up or from afar
     pad: int = 4
     crop: int = 0  # train on crops of this side, and judge on those at the centre

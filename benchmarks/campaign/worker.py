@@ -42,10 +42,7 @@ def work(chosen: argparse.Namespace, cut_off: int) -> int:
         return images.select(range(min(chosen.limit, len(images)))) if chosen.limit else images
 
     inside = few(training_set(chosen.data, settings.inside))
-    if settings.inside == "cifar10":
-        outside = outliers(chosen.data, settings.natural, settings.procedural, settings.seed)
-    else:
-        outside = training_set(chosen.data, "notrimgnet")
+    outside = outliers(chosen.data, settings.inside, settings.natural, settings.procedural, settings.seed)
     if chosen.limit:
         outside = outside.subset(chosen.limit, 0)
     say(f"{len(inside)} and {len(outside)} images")
