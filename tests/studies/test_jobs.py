@@ -66,7 +66,7 @@ def test_several_run_at_a_time(tmp_path):
 def test_a_failure_begins_nothing_more_and_is_raised(tmp_path, jobs):
     steps = {
         "fail": (partial(operator.truediv, 1, 0),),
-        "run on": (partial(time.sleep, 0.5),),
+        "run on": (partial(time.sleep, 2),),
         "later": (write(tmp_path / "later"), "fail"),
         "too late": (write(tmp_path / "too late"), "run on"),
     }
