@@ -20,13 +20,13 @@ from prood.training.networks import make_network
 
 ANIMALS = [list(group) for group in GROUPS.values()]
 real = pytest.mark.skipif(find_spec(PACKAGE) is None, reason=f"the package {PACKAGE} is not installed (extra imagenet)")
-_GIVEN = {"weight": torch.arange(6.0).reshape(2, 3)}
-"""What the network below finds outside of its file, as others find theirs in a package."""
+_GIVEN = {"weight": torch.arange(5e6).reshape(2, -1)}
+"""What the network below finds outside of its file, as others find theirs in a package: as much as they."""
 
 
 @architecture("test-packaged")
 def packaged() -> Packaged:
-    network = nn.Linear(3, 2, bias=False)
+    network = nn.Linear(2_500_000, 2, bias=False)
     network.load_state_dict(_GIVEN)
     return Packaged(network)
 

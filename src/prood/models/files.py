@@ -130,9 +130,9 @@ def _no_larger_than(tensors: Mapping[str, Tensor], file: Path) -> Iterator[None]
     """Stop this thread from building a network that has far more weights or layers than the file has tensors for.
 
     A kilobyte may describe a network that no machine has the memory for. Whatever is put into a module is counted,
-    before its weights are drawn; a builder may put there the same again a few times.
+    before its weights are drawn; a builder may put there the same again a few times, or weights out of a package.
     """
-    weights, parts = 4 * sum(value.numel() for value in tensors.values()) + 10**6, 50 * len(tensors) + 1000
+    weights, parts = 4 * sum(value.numel() for value in tensors.values()) + 10**7, 50 * len(tensors) + 1000
     thread = threading.get_ident()
 
     def count(module: nn.Module, name: str, part: Tensor | nn.Module | None) -> None:
