@@ -5,9 +5,11 @@ import operator
 import os
 import signal
 import subprocess
+import sys
 import time
 from functools import partial
 from graphlib import CycleError
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -84,6 +86,35 @@ def test_a_process_that_was_ended_is_one_line(tmp_path):
     with pytest.raises(ProodError, match=r"--jobs$"):
         run(steps, jobs=2)
     assert not (tmp_path / "later").exists()
+
+
+def alive(pid):
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.slow
+def test_the_processes_end_with_the_one_that_began_them(tmp_path):
+    step = f"import os, pathlib, time; pathlib.Path({str(tmp_path)!r}, str(os.getpid())).touch(); time.sleep(600)"
+    program = f"""
+from functools import partial
+from operator import call
+from prood.studies.jobs import carry_out
+carry_out({{partial(exec, {step!r}): (), partial(exec, {step!r} + " "): ()}}, call, jobs=2)
+"""
+    begun = subprocess.Popen([sys.executable, "-c", program])
+    end = time.monotonic() + 120
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(pids) == 2
+    begun.kill()
+    begun.wait()
+    while any(map(alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
 
 
 def test_tasks_that_have_no_order_are_a_mistake():

@@ -4,11 +4,13 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from graphlib import TopologicalSorter
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 import torch
@@ -79,6 +81,13 @@ def _timed(action: Callable[[Task], Any], task: Task) -> float:
 
 
 def _begin(threads: int) -> None:
-    """In each process: its share of the cores, and on Ctrl-C an end without a traceback from each of them."""
+    """In each process: its share of the cores, on Ctrl-C an end without a traceback, and an end with its parent."""
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    """A pool whose process was killed would work on, and then wait for tasks for ever."""
+    parent.join()
+    os._exit(1)
