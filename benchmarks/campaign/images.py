@@ -76,6 +76,8 @@ def outliers(folder: Path, inside: str, natural: float, procedural: float, seed:
     Against CIFAR-10 the patterns are textures alone; against Restricted ImageNet noise is among them.
     """
     base = training_set(folder, "cifar100" if inside == "cifar10" else "notrimgnet")
+    if natural and base.shape != SHAPE:
+        raise SystemExit(f"natural32 has images of {SHAPE}, the outliers of {inside} have not: leave natural out")
     parts = [base.images]
     rest = 1 - natural - procedural
     if natural:
